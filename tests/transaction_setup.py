@@ -22,8 +22,8 @@ from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.markers import Marker
 from lakelog.coordinator.transaction.producer_reply import ProducerReply
-from lakelog.coordinator.transaction.receipts import LastSequences, WrittenTo
 from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
+from lakelog.coordinator.transaction.requests import LastSequences, WrittenTo
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.end_txn import EndTxnRequest

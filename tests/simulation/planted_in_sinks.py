@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lakelog.coordinator.transaction import sinks
-from lakelog.coordinator.transaction.commit_sets import batch_committed
-from lakelog.coordinator.transaction.sinks import Sinks
+from lakelog.coordinator.transaction.sink import sinks
+from lakelog.coordinator.transaction.sink.commit_sets import batch_committed
+from lakelog.coordinator.transaction.sink.sinks import Sinks
 from lakelog.coordinator.transaction.state import Sink, Transaction, TransactionState
 from simulation.planted_bug import bug
 from simulator.checkers.laws import Law

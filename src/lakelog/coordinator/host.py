@@ -14,10 +14,14 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.hosted import Hosted, Writing
 from lakelog.coordinator.loading import UNREADABLE, Reloads, replay_log
 from lakelog.coordinator.partitioning import partition_for
-from lakelog.coordinator.shard import Now, PartitionLogs, Result, Shard, coordinator_code
+from lakelog.coordinator.shard import Now, PartitionLogs, Request, Result, Shard, coordinator_code
 from lakelog.runtime.api import Clock, Tasks
 
 S = TypeVar("S", bound=Shard[Any])
+
+
+def _provides_nothing(need: object, request: object) -> None:
+    raise AssertionError(f"no decision of this coordinator needs {need}")
 
 
 class TopicSizes(Protocol):
@@ -42,6 +46,7 @@ class ShardHost(Generic[S]):
             its own.
         codec: compression of the batches.
         routing: returns the part of a key that chooses its partition; by default all of it.
+        provide: meets the `need` of a decision, and then calls `ask` with its request again.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class ShardHost(Generic[S]):
         batch_bytes_max: int,
         codec: int = 0,
         routing: Callable[[str], str] = str,
+        provide: Callable[[Any, Any], None] = _provides_nothing,
     ) -> None:
         self._topic = topic
         self._routing = routing
@@ -67,7 +73,7 @@ class ShardHost(Generic[S]):
         self._topics = topics
         self._partitions_default = partitions
         self._empty_key_code = empty_key_code
-        self._writing = Writing(topic, clock, tasks, batch_bytes_max, codec, self._reload)
+        self._writing = Writing(topic, clock, tasks, batch_bytes_max, codec, self._reload, provide)
         self._hosted: dict[int, Hosted[S]] = {}
         self._reloads = Reloads(topic, self.load, tasks)
 
@@ -125,6 +131,10 @@ class ShardHost(Generic[S]):
             raise KafkaError(_code_without(hosted))
         return hosted
 
+    def ask(self, request: Request[S]) -> None:
+        """Decide a request; the reply comes once the decision is committed."""
+        self.submit(request.key, request.decide, request.refuse, request=request)
+
     def submit(
         self,
         key: str,
@@ -132,12 +142,14 @@ class ShardHost(Generic[S]):
         refuse: Callable[[ErrorCode], None],
         *,
         allows_empty: bool = False,
+        request: Request[S] | None = None,
     ) -> None:
         """Call `decision` with the shard of `key`, and write its result.
 
         Args:
             refuse: called instead of raising, with an error code for the client.
             allows_empty: whether an empty key is valid.
+            request: gets the reply of the decision.
         """
         if not key and not allows_empty:
             refuse(self._empty_key_code)
@@ -150,13 +162,18 @@ class ShardHost(Generic[S]):
             refuse(ErrorCode.NOT_COORDINATOR)
             return
         try:
-            hosted.decide(decision)
+            hosted.decide(decision, request)
         except KafkaError as error:
             refuse(coordinator_code(error.code))
 
-    def decide(self, partition: int, decision: Callable[[S, Now], Result[Any]]) -> None:
+    def decide(
+        self,
+        partition: int,
+        decision: Callable[[S, Now], Result[Any]],
+        request: Request[S] | None = None,
+    ) -> None:
         """Call `decision` with the partition's shard, and write its result. Raises as `shard`."""
-        self._active(partition).decide(decision)
+        self._active(partition).decide(decision, request)
 
     def now(self) -> Now:
         """Read both clocks."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
@@ -24,6 +24,7 @@ from lakelog.coordinator.shard import (
     NOT_APPENDED,
     Now,
     PartitionLog,
+    Request,
     Result,
     Shard,
     coordinator_code,
@@ -43,6 +44,14 @@ _RECORD_OVERHEAD = 32
 Encoded = tuple[bytes, bytes | None]
 
 
+class Queued(NamedTuple):
+    """A decision that waits for the log, and the request that gets its reply."""
+
+    result: Result[Any]
+    request: Request[Any] | None
+    records: list[Encoded]
+
+
 class Writing:
     """Parts that the partitions of one host share, to write their decisions.
 
@@ -52,9 +61,19 @@ class Writing:
             its own.
         codec: compression of the batches.
         reload: called if an append may be in the log although it failed.
+        provide: begins to meet the need of a request, and then has it decided again.
     """
 
-    __slots__ = ("batch_bytes_max", "clock", "codec", "reload", "tasks", "topic", "writers")
+    __slots__ = (
+        "batch_bytes_max",
+        "clock",
+        "codec",
+        "provide",
+        "reload",
+        "tasks",
+        "topic",
+        "writers",
+    )
 
     def __init__(
         self,
@@ -64,6 +83,7 @@ class Writing:
         batch_bytes_max: int,
         codec: int,
         reload: Callable[[Hosted[Any]], None],
+        provide: Callable[[Any, Any], None],
     ) -> None:
         self.topic = topic
         self.clock = clock
@@ -71,6 +91,7 @@ class Writing:
         self.batch_bytes_max = batch_bytes_max
         self.codec = codec
         self.reload = reload
+        self.provide = provide
         self.writers: dict[int, Any] = {}
         """Running tasks by partition, also of partitions that are no longer hosted."""
 
@@ -114,7 +135,7 @@ class Hosted(Generic[S]):
         self._is_writing = False
         self.offset_last = -1
         """Base offset of the newest append, which a later one exceeds."""
-        self.queue: deque[tuple[Result[Any], list[Encoded]]] = deque()
+        self.queue: deque[Queued] = deque()
         self._timer: Timer | None = None
         self._timer_ms = 0
 
@@ -125,9 +146,11 @@ class Hosted(Generic[S]):
             self._accept(result)
         self._arm()
 
-    def decide(self, decision: Callable[[S, Now], Result[Any]]) -> None:
-        """Call `decision` with the shard, and write its result."""
-        self._accept(decision(self.shard, self._writing.now()))
+    def decide(
+        self, decision: Callable[[S, Now], Result[Any]], request: Request[S] | None = None
+    ) -> None:
+        """Call `decision` with the shard, write its result, and reply to the request."""
+        self._run(request, decision, self.shard, self._writing.now())
 
     def drop(self, code: ErrorCode) -> None:
         """Stop at once, and answer all waiting requests with `code`."""
@@ -138,29 +161,48 @@ class Hosted(Generic[S]):
         self.shard.unloaded(code)
         # The queue is emptied before the first callback: a callback may queue another decision,
         # which must fail as well.
-        waiting = [result for result, _ in self.queue]
+        waiting = list(self.queue)
         self.queue.clear()
         self._fail(waiting, code)
 
     # Writing
 
-    def _accept(self, result: Result[Any] | None) -> None:
-        """Queue a decision, and set the timer for the deadlines that came with it."""
+    def _accept(self, result: Result[Any]) -> None:
+        self._run(None, lambda: result)
+
+    def _run(
+        self,
+        request: Request[S] | None,
+        decide: Callable[..., Result[Any] | None],
+        *arguments: Any,
+    ) -> None:
+        """Queue the decision that `decide` returns, and set the timer for its deadlines."""
+        result = decide(*arguments)
         # Decisions without records are committed at once; their callback may return the next
         # decision. A loop, because such a chain can be long.
         while result is not None and not result.records and result.marker is None:
+            if request is not None:
+                if result.need is None:
+                    request.answer(result.reply)
+                else:
+                    self._writing.provide(result.need, request)
+                request = None
             result = result.committed(self._writing.now()) if result.committed is not None else None
-        self._arm()
+        # The timer is never moved back. A deadline that was extended costs one early call, and
+        # rebalances extend theirs with every member.
+        deadline = self.shard.deadlines.earliest
+        if deadline is not None and (self._timer is None or deadline < self._timer_ms):
+            self._arm()
         if result is None:
             return
         assert result.marker is None or not (result.records or result.producer)
         if self.dropped:
-            self._fail([result], ErrorCode.NOT_COORDINATOR)
+            self._fail([Queued(result, request, [])], ErrorCode.NOT_COORDINATOR)
             return
         try:
             # Here and not in the writer: a record that cannot be encoded must fail alone, not with
             # the decisions that share its batch.
-            encoded = [self.shard.encode(record) for record in result.records]
+            encoded = list(map(self.shard.encode, result.records))
         except WireError as error:
             logger.error(
                 "%s-%d: cannot encode a record: %s",
@@ -169,9 +211,9 @@ class Hosted(Generic[S]):
                 error,
                 extra=event("coordinator_record_refused", **self._place),
             )
-            self._fail([result], ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._fail([Queued(result, request, [])], ErrorCode.UNKNOWN_SERVER_ERROR)
             return
-        self.queue.append((result, encoded))
+        self.queue.append(Queued(result, request, encoded))
         if not self._is_writing:
             # A second writer could append decisions in another order than they are replayed in.
             writing = self._writing
@@ -184,9 +226,9 @@ class Hosted(Generic[S]):
         """Append decisions until the queue is empty; a dropped shard gets no more."""
         try:
             while self.queue:
-                results, records = self.take_batch(self._writing.batch_bytes_max)
+                batch = self.take_batch(self._writing.batch_bytes_max)
                 try:
-                    await self._append(results, records)
+                    await self._commit(batch)
                 except Exception:
                     logger.exception(
                         "%s-%d: unexpected error while writing decisions",
@@ -194,53 +236,79 @@ class Hosted(Generic[S]):
                         self.partition,
                         extra=event("coordinator_failed", **self._place),
                     )
-                    self._not_committed(results, ErrorCode.UNKNOWN_SERVER_ERROR)
+                    self._not_committed(batch, ErrorCode.UNKNOWN_SERVER_ERROR)
         finally:
             self._is_writing = False
             del self._writing.writers[self.partition]
 
-    def take_batch(self, batch_bytes_max: int) -> tuple[list[Result[Any]], list[Encoded]]:
+    def take_batch(self, batch_bytes_max: int) -> deque[Queued]:
         """Take the decisions of the next append; a transactional decision or a marker is alone."""
-        results: list[Result[Any]] = []
-        records: list[Encoded] = []
+        batch: deque[Queued] = deque()
         size = _BATCH_OVERHEAD
         while self.queue:
-            head, encoded = self.queue[0]
+            head, _, records = self.queue[0]
             is_alone = head.marker is not None or head.producer is not None
-            size += sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in encoded)
+            size += sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in records)
             # A batch is transactional as a whole, so a transactional decision cannot share it; a
             # marker is a control batch.
-            if results and (is_alone or size > batch_bytes_max):
+            if batch and (is_alone or size > batch_bytes_max):
                 break
-            self.queue.popleft()
-            results.append(head)
-            records += encoded
+            batch.append(self.queue.popleft())
             if is_alone:
                 break
-        return results, records
+        return batch
 
-    def _batch(self, producer: tuple[int, int] | None, records: list[Encoded]) -> bytearray:
+    def _batch(self, batch: deque[Queued]) -> bytearray:
         builder = BatchBuilder(self._writing.codec)
         now_ms = self._writing.clock.wall_ms()
-        for key, value in records:
-            builder.append(now_ms, key, value)
+        for queued in batch:
+            for key, value in queued.records:
+                builder.append(now_ms, key, value)
+        producer = batch[0].result.producer
         return builder.build(*(producer or ()), is_transactional=producer is not None)
 
-    async def _append(self, results: list[Result[Any]], records: list[Encoded]) -> None:
+    async def _commit(self, batch: deque[Queued]) -> None:
         """Append, replay and report decisions.
 
-        `results` keeps the decisions that have not been reported.
+        `batch` keeps the decisions that have not been reported.
         """
-        producer, marker = results[0].producer, results[0].marker
+        if not await self._append(batch):
+            return
+        shard = self.shard
+        while batch:
+            # Replayed before the next one is reported: a callback may decide on the state, which
+            # has to include every record before it and none after it.
+            result, request, _ = batch[0]
+            if result.marker is not None:
+                shard.replay_end(result.marker.producer_id, commit=result.marker.commit)
+            for record in result.records:
+                if result.producer is not None:
+                    shard.replay_pending(record, result.producer[0])
+                else:
+                    shard.replay(record)
+            # Not before: after an exception, only the rest is reported as failed.
+            batch.popleft()
+            if request is not None:
+                request.answer(result.reply)
+            clock = self._writing.clock
+            now = Now(clock.wall_ms(), clock.monotonic_ms())
+            for further in shard.on_committed(now, result):
+                self._accept(further)
+            if result.committed is not None:
+                self._run(None, result.committed, now)
+
+    async def _append(self, batch: deque[Queued]) -> bool:
+        """Return whether decisions were committed; otherwise they have been reported as failed."""
+        marker = batch[0].result.marker
         try:
             if marker is not None:
                 offset = await self.log.append_marker(marker)
             else:
-                offset = await self.log.append(self._batch(producer, records))
+                offset = await self.log.append(self._batch(batch))
         # Nothing was written, and it is known: the shard agrees with its log and stays loaded.
         except OutOfRoomError as error:
-            self._fail(results, coordinator_code(error.code))
-            return
+            self._fail(batch, coordinator_code(error.code))
+            return False
         except (KafkaError, OSError) as error:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
             logger.warning(
@@ -250,50 +318,39 @@ class Hosted(Generic[S]):
                 error,
                 extra=event("coordinator_append_failed", **self._place),
             )
-            self._not_committed(results, code)
-            return
+            self._not_committed(batch, code)
+            return False
         if self.dropped:
-            self._fail(results, ErrorCode.NOT_COORDINATOR)
-            return
+            self._fail(batch, ErrorCode.NOT_COORDINATOR)
+            return False
         assert offset > self.offset_last, "decisions are replayed in the order of the log"
         self.offset_last = offset
-        now = self._writing.now()
-        # Popped from the end as they are reported: after an exception, only the rest is reported as
-        # failed.
-        results.reverse()
-        while results:
-            # Replayed before the next one is reported: a callback may decide on the state, which
-            # has to include every record before it and none after it.
-            _replay(self.shard, results[-1])
-            result = results.pop()
-            if result.committed is not None:
-                self._accept(result.committed(now))
+        return True
 
-    def _not_committed(self, results: list[Result[Any]], code: ErrorCode) -> None:
+    def _not_committed(self, batch: deque[Queued], code: ErrorCode) -> None:
         """Report decisions as failed; reload the shard if the log may have them."""
-        self._fail(results, coordinator_code(code))
+        self._fail(batch, coordinator_code(code))
         # The records may be in the log, or become so when the followers catch up. The shard has not
         # replayed them, so it cannot decide any further: only the log knows.
         if not self.dropped and code not in NOT_APPENDED:
             self._writing.reload(self)
 
-    def _fail(self, results: list[Result[Any]], code: ErrorCode) -> None:
-        for result in results:
+    def _fail(self, batch: Iterable[Queued], code: ErrorCode) -> None:
+        for result, request, _ in batch:
+            self._run(None, self.shard.on_failed, self._writing.now(), result)
+            if request is not None:
+                request.refuse(code)
             if result.failed is not None:
-                self._accept(result.failed(self._writing.now(), code))
+                self._run(None, result.failed, self._writing.now(), code)
 
     # Timers
 
     def _arm(self) -> None:
-        """Set the timer so that the shard is called no later than its next deadline."""
+        """Set the timer so that the shard is called at its next deadline."""
         deadline = self.shard.deadlines.earliest
         if deadline is None or self.dropped:
             return
         if self._timer is not None:
-            # The timer is never moved back. A deadline that was extended costs one early call, and
-            # rebalances extend theirs with every member.
-            if self._timer_ms <= deadline:
-                return
             self._timer.cancel()
         self._timer_ms = deadline
         delay_ms = max(deadline - self._writing.clock.monotonic_ms(), 0)
@@ -311,13 +368,3 @@ class Hosted(Generic[S]):
         finally:
             self._timer = None
             self._arm()
-
-
-def _replay(shard: Shard[Any], result: Result[Any]) -> None:
-    if result.marker is not None:
-        shard.replay_end(result.marker.producer_id, commit=result.marker.commit)
-    for record in result.records:
-        if result.producer is not None:
-            shard.replay_pending(record, result.producer[0])
-        else:
-            shard.replay(record)

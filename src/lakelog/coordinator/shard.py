@@ -11,7 +11,7 @@ state is lost with the shard.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from lakelog.coordinator.deadlines import Deadlines
 from lakelog.records.control import NO_DECISION
 
 R = TypeVar("R")
+S_contra = TypeVar("S_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -48,7 +49,10 @@ class TransactionMarker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R]):
-    """A decision: records to append together, and the callbacks that follow.
+    """A decision: records to append together, and the reply to its request.
+
+    The host meets the `need`, if there is one, and has the request decided again. Otherwise it
+    appends the records, replays them, and sends the reply; without records it replies at once.
 
     The host calls exactly one of `committed` and `failed`, once; `committed` at once if there is
     nothing to append. Either may return a further decision.
@@ -61,6 +65,31 @@ class Result(Generic[R]):
     producer: tuple[int, int] | None = None
     """Producer id and epoch of the transaction that the records are part of."""
     marker: TransactionMarker | None = None
+    reply: Any = None
+    """For `Request.answer`."""
+    need: Any = None
+    """A need of the request, such as a producer id, without which nothing is decided."""
+
+
+class Request(Protocol[S_contra]):
+    """A request to the shard of a key. The host calls one of `answer` and `refuse`, once."""
+
+    @property
+    def key(self) -> str:
+        """The key whose shard decides."""
+        ...
+
+    def decide(self, shard: S_contra, now: Now) -> Result[Any]:
+        """Return the decision; called again after a need was met. Raises `KafkaError`."""
+        ...
+
+    def answer(self, reply: Any) -> None:
+        """Send the reply of the decision."""
+        ...
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Reply with an error code for the client."""
+        ...
 
 
 class Shard(Protocol[R]):
@@ -92,6 +121,14 @@ class Shard(Protocol[R]):
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
         """Apply the pending records of a producer, or drop them."""
+        ...
+
+    def on_committed(self, now: Now, result: Result[R]) -> Iterable[Result[R]]:
+        """Return the decisions that follow replayed records; called after their reply."""
+        ...
+
+    def on_failed(self, now: Now, result: Result[R]) -> None:
+        """Note that a decision was not written; called before its request is refused."""
         ...
 
     def loaded(self, now: Now) -> list[Result[R]]:

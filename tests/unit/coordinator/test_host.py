@@ -226,10 +226,16 @@ async def test_a_record_that_cannot_be_encoded_fails_alone(setup: Setup) -> None
     assert await committed(setup) == {("orders", 0): 5, ("orders", 1): 8, ("orders", 2): 7}
 
 
-@pytest.mark.parametrize("step", ["_batch", "_replay"])
+@pytest.mark.parametrize("step", ["_batch", "_append"])
 def test_the_shard_is_reloaded_after_a_memory_error(
     step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    append = hosted.Hosted._append
+
+    async def append_and_fail(*arguments: Any) -> bool:
+        await append(*arguments)
+        raise MemoryError("injected")
+
     def fail(*_: object) -> None:
         raise MemoryError("injected")
 
@@ -238,8 +244,7 @@ def test_the_shard_is_reloaded_after_a_memory_error(
         assert await commit_codes(setup, {("orders", 0): 5}, joined) == [0]
         setup.log.delay_s = lambda: 1.0
         with monkeypatch.context() as patch:
-            owner: Any = hosted.Hosted if step == "_batch" else hosted
-            patch.setattr(owner, step, fail)
+            patch.setattr(hosted.Hosted, step, fail if step == "_batch" else append_and_fail)
             replies = [commit(setup, {("orders", n): 6}, joined) for n in range(3)]
             for reply in replies:
                 (code,) = [each.error_code for each in (await reply).topics[0].partitions]

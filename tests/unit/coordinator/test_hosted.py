@@ -1,28 +1,31 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
-from lakelog.coordinator.hosted import Hosted, Writing
-from lakelog.coordinator.shard import Result, TransactionMarker
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.hosted import Hosted, Queued, Writing
+from lakelog.coordinator.shard import Now, Result, TransactionMarker
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.runtime.posix import SystemClock
 
 _VALUE = bytes(400)
 
 
 def _queued(*results: Result[Any]) -> Hosted[Any]:
     nothing = cast(Any, None)
-    writing = Writing("t", nothing, nothing, 1000, 0, nothing)
+    writing = Writing("t", nothing, nothing, 1000, 0, nothing, nothing)
     hosted: Hosted[Any] = Hosted(0, 0, nothing, nothing, writing)
     for result in results:
-        hosted.queue.append((result, [(b"key", _VALUE) for _ in result.records]))
+        hosted.queue.append(Queued(result, None, [(b"key", _VALUE) for _ in result.records]))
     return hosted
 
 
 def _sizes(hosted: Hosted[Any]) -> list[int]:
     sizes = []
     while hosted.queue:
-        results, records = hosted.take_batch(1000)
-        assert len(records) == sum(len(result.records) for result in results)
-        sizes.append(len(results))
+        sizes.append(len(hosted.take_batch(1000)))
     return sizes
 
 
@@ -40,3 +43,83 @@ def test_a_part_of_a_transaction_and_its_end_share_no_batch() -> None:
     end: Result[Any] = Result(marker=TransactionMarker(7, 0, True, 0, 2))
     plain: Result[Any] = Result("r")
     assert _sizes(_queued(plain, part, part, plain, end, plain)) == [1, 1, 1, 1, 1, 1]
+
+
+class _Log:
+    """A log that commits at once, or fails."""
+
+    def __init__(self, failure: ErrorCode | None = None) -> None:
+        self.end = 0
+        self.failure = failure
+
+    async def append(self, batch: bytearray) -> int:
+        if self.failure is not None:
+            raise KafkaError(self.failure)
+        self.end += 1
+        return self.end
+
+
+class _World:
+    """Notes the calls of the host, as the shard and as the request."""
+
+    key = "t"
+
+    def __init__(self, failure: ErrorCode | None, *decisions: Result[Any]) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.deadlines: Deadlines[str] = Deadlines()
+        self._decisions = iter(decisions)
+        self._failure = failure
+
+    def decide(self, *_: object) -> Result[Any]:
+        return next(self._decisions)
+
+    def encode(self, record: str) -> tuple[bytes, bytes | None]:
+        return record.encode(), None
+
+    def on_committed(self, _: Now, result: Result[Any]) -> list[Result[Any]]:
+        self.calls.append(("on_committed", result.records))
+        return [Result("f")] if result.records == "ab" else []
+
+    def on_failed(self, _: Now, result: Result[Any]) -> None:
+        self.calls.append(("on_failed", result.records))
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self.calls.append((name, *arguments))
+
+    async def run(self) -> list[tuple[Any, ...]]:
+        tasks = AsyncioTasks(asyncio.get_running_loop())
+        world = cast(Any, self)
+        writing = Writing(
+            "t", SystemClock(), tasks, 1000, 0, lambda _: None, lambda *need: self.provide(*need)
+        )
+        hosted: Hosted[Any] = Hosted(0, 0, cast(Any, _Log(self._failure)), world, writing)
+        hosted.decide(self.decide, world)
+        while writing.writers:
+            await asyncio.wait(writing.writers.values())
+        return self.calls
+
+
+def test_a_reply_comes_after_the_replay_and_before_further_decisions() -> None:
+    calls = asyncio.run(_World(None, Result("ab", reply="yes")).run())
+    assert calls == [
+        ("replay", "a"),
+        ("replay", "b"),
+        ("answer", "yes"),
+        ("on_committed", "ab"),
+        ("replay", "f"),
+        ("on_committed", "f"),
+    ]
+
+
+def test_a_decision_without_records_is_answered_at_once() -> None:
+    assert asyncio.run(_World(None, Result(reply="yes")).run()) == [("answer", "yes")]
+
+
+def test_a_decision_with_a_need_has_no_reply() -> None:
+    world = _World(None, Result(need="an id"))
+    assert asyncio.run(world.run()) == [("provide", "an id", world)]
+
+
+def test_a_shard_forgets_a_failed_decision_before_its_request_is_refused() -> None:
+    calls = asyncio.run(_World(ErrorCode.NOT_ENOUGH_REPLICAS, Result("a", reply="yes")).run())
+    assert calls == [("on_failed", "a"), ("refuse", ErrorCode.COORDINATOR_NOT_AVAILABLE)]

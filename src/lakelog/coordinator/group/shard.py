@@ -126,6 +126,13 @@ class GroupShard:
         """Apply or drop the pending offsets of a producer's transaction."""
         self.state.offsets.replay_end(producer_id, commit=commit)
 
+    def on_committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        """Return nothing: each decision has a callback."""
+        return ()
+
+    def on_failed(self, now: Now, result: Decision) -> None:
+        """Do nothing: each decision has a callback."""
+
     def loaded(self, now: Now) -> list[Decision]:
         """Begin to serve with new sessions: while loading, no heartbeat was accepted.
 

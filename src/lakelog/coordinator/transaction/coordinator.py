@@ -8,33 +8,33 @@ reference into a request's buffer is kept.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.host import ShardHost, TopicSizes
-from lakelog.coordinator.replies import settle
 from lakelog.coordinator.shard import PartitionLogs, Reply
 from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.admin import TransactionAdmin
-from lakelog.coordinator.transaction.child_ids import coordinator_key
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.fences import Fence, Fences
-from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner
-from lakelog.coordinator.transaction.markers import EndingTransactions, MarkerDriver, MarkerWriter
+from lakelog.coordinator.transaction.hanging import Owner
+from lakelog.coordinator.transaction.markers import MarkerDriver, MarkerWriter
 from lakelog.coordinator.transaction.producer_id_reservations import ProducerIdReservations
-from lakelog.coordinator.transaction.producer_reply import (
-    ProducerReply,
-    settle_end,
-    settle_partitions,
+from lakelog.coordinator.transaction.producer_reply import ProducerReply
+from lakelog.coordinator.transaction.producers import (
+    AddPartitions,
+    EndTransaction,
+    InitialiseProducer,
+    VerifyAdding,
+    verify,
 )
-from lakelog.coordinator.transaction.receipts import ProducerLogs
+from lakelog.coordinator.transaction.requests import Needs, ProducerLogs
 from lakelog.coordinator.transaction.shard import TransactionShard
-from lakelog.coordinator.transaction.sink_requests import SinkRequests
+from lakelog.coordinator.transaction.sink.child_ids import coordinator_key
+from lakelog.coordinator.transaction.sink.requests import SinkRequests
 from lakelog.coordinator.transaction.state import (
-    NO_PRODUCER_ID,
+    OpenTransaction,
     TopicPartition,
-    Transaction,
     TransactionVersion,
 )
 from lakelog.coordinator.transaction.transitions import End, Producer
@@ -80,12 +80,12 @@ class TransactionCoordinator:
         self._config = config
         self._tasks = tasks
         self._topics = topics
-        self._markers = MarkerDriver(markers, tasks)
         self._fences: Fences = {}
         self._id_count = SharedCount()
         self.hanging_found = 0
         """Number of hanging transactions found by this broker since its start."""
-        self._host = ShardHost(
+        needs = Needs(tasks, ProducerIdReservations(tasks, new_producer_id), producer_logs)
+        self._host: ShardHost[TransactionShard] = ShardHost(
             TRANSACTION_TOPIC,
             logs,
             clock,
@@ -94,7 +94,7 @@ class TransactionCoordinator:
                 partition,
                 leader_epoch,
                 config,
-                self._begin_markers,
+                self._markers.begin,
                 self._id_count,
                 self._fences,
                 memory,
@@ -105,10 +105,11 @@ class TransactionCoordinator:
             empty_key_code=ErrorCode.INVALID_REQUEST,
             routing=coordinator_key,
             batch_bytes_max=config.batch_bytes_max,
+            provide=lambda need, request: needs.provide(self._host.ask, need, request),
         )
-        self._reservations = ProducerIdReservations(tasks, new_producer_id)
+        self._markers = MarkerDriver(markers, tasks, self._host.decide)
         self.admin = TransactionAdmin(self._host, clock)
-        self.sinks = SinkRequests(self._host, tasks, self._reservations, producer_logs, config)
+        self.sinks = SinkRequests(self._host.ask, tasks, config)
 
     # Ownership
 
@@ -151,33 +152,19 @@ class TransactionCoordinator:
     def init_producer_id(self, request: InitProducerIdRequest) -> Reply[ProducerReply]:
         """Decide InitProducerId for a transactional id that is not empty (KIP-98, KIP-360)."""
         future = self._tasks.future()
-        transactional_id = request.transactional_id or ""
-        timeout_ms = request.transaction_timeout_ms
         expected = None
         if request.producer_id >= 0:
             expected = Producer(request.producer_id, request.producer_epoch)
-
-        reply = partial(settle, future)
-
-        def refuse(code: ErrorCode) -> None:
-            reply(ProducerReply(code))
-
-        def decide(new_id: int) -> None:
-            self._host.submit(
-                transactional_id,
-                lambda shard, now: shard.producers.initialise(
-                    now, transactional_id, expected, timeout_ms, new_id, reply, reserve
-                ),
-                refuse,
-            )
-
-        def reserve() -> None:
-            self._reservations.reserve(transactional_id, decide, refuse)
-
-        if not 0 < timeout_ms <= self._config.timeout_max_ms:
-            refuse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        asked = InitialiseProducer(
+            future=future,
+            key=request.transactional_id or "",
+            expected=expected,
+            timeout_ms=request.transaction_timeout_ms,
+        )
+        if 0 < asked.timeout_ms <= self._config.timeout_max_ms:
+            self._host.ask(asked)
         else:
-            decide(NO_PRODUCER_ID)
+            asked.refuse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         return future
 
     def add_partitions(
@@ -189,16 +176,15 @@ class TransactionCoordinator:
     ) -> Reply[ErrorCode]:
         """Add partitions to the producer's transaction, which begins if there is none."""
         future = self._tasks.future()
-        reply = partial(settle, future)
-        added = partial(
-            TransactionShard.add_partitions,
-            transactional_id=transactional_id,
-            producer=producer,
-            partitions=list(partitions),
-            version=version,
-            reply=reply,
+        self._host.ask(
+            AddPartitions(
+                future=future,
+                key=transactional_id,
+                producer=producer,
+                partitions=list(partitions),
+                version=version,
+            )
         )
-        self._host.submit(transactional_id, added, reply)
         return future
 
     def verify(
@@ -219,20 +205,18 @@ class TransactionCoordinator:
         wanted = list(partitions)
         producer = Producer(producer_id, producer_epoch)
         future = self._tasks.future()
-        if not add:
+        if add:
+            self._host.ask(
+                VerifyAdding(
+                    future=future,
+                    key=transactional_id,
+                    producer=producer,
+                    partitions=wanted,
+                    version=TransactionVersion.BUMPING,
+                )
+            )
+        else:
             future.set_result(self._verified(transactional_id, producer, wanted))
-            return future
-
-        reply = partial(settle_partitions, future, wanted)
-        added = partial(
-            TransactionShard.add_partitions,
-            transactional_id=transactional_id,
-            producer=producer,
-            partitions=wanted,
-            version=TransactionVersion.BUMPING,
-            reply=reply,
-        )
-        self._host.submit(transactional_id, added, reply)
         return future
 
     def _verified(
@@ -240,38 +224,25 @@ class TransactionCoordinator:
     ) -> PartitionCodes:
         try:
             shard = self._host.shard_of(transactional_id)
-            return shard.producers.verify(transactional_id, producer, partitions)
+            return verify(shard, transactional_id, producer, partitions)
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
 
     def end_txn(self, request: EndTxnRequest, version: int) -> Reply[EndTxnResponse]:
         """Decide EndTxn: commit or abort; the reply comes with the committed decision."""
         future = self._tasks.future()
-        transactional_id = request.transactional_id
         spoken = TransactionVersion.CLASSIC
         if version >= _BUMPING_END_SINCE:
             spoken = TransactionVersion.BUMPING
         producer = Producer(request.producer_id, request.producer_epoch)
-        end = End(producer, request.committed, spoken)
-
-        reply = partial(settle_end, future, version)
-
-        def refuse(code: ErrorCode) -> None:
-            reply(ProducerReply(code))
-
-        def decide(next_id: int) -> None:
-            self._host.submit(
-                transactional_id,
-                lambda shard, now: shard.producers.end(
-                    now, transactional_id, end, next_id, reply, reserve
-                ),
-                refuse,
+        self._host.ask(
+            EndTransaction(
+                future=future,
+                key=request.transactional_id,
+                end=End(producer, request.committed, spoken),
+                version=version,
             )
-
-        def reserve() -> None:
-            self._reservations.reserve(transactional_id, decide, refuse)
-
-        decide(NO_PRODUCER_ID)
+        )
         return future
 
     # Hanging transactions when the broker starts
@@ -310,27 +281,3 @@ class TransactionCoordinator:
     def release_markers(self) -> None:
         """Write the delayed markers."""
         self._markers.release()
-
-    # Markers
-
-    def _begin_markers(
-        self, endings: EndingTransactions, transactional_id: str, ending: Transaction
-    ) -> None:
-        self._markers.begin(endings, transactional_id, ending, self._complete)
-
-    def _complete(
-        self, partition: int, transactional_id: str, ending: Transaction
-    ) -> Awaitable[bool]:
-        future = self._tasks.future()
-
-        def reply(code: ErrorCode) -> None:
-            settle(future, code is ErrorCode.NONE)
-
-        try:
-            self._host.decide(
-                partition,
-                lambda shard, now: shard.endings.complete(now, transactional_id, ending, reply),
-            )
-        except KafkaError as error:
-            reply(error.code)
-        return future

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
-from lakelog.coordinator.transaction.markers import EndingTransactions
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
 from lakelog.coordinator.transaction.transitions import completed, fenced, fenced_beyond
-
-OnEnding = Callable[[EndingTransactions, str, Transaction], None]
-"""Called to write a transaction's markers."""
 
 
 class Endings:
@@ -27,10 +25,11 @@ class Endings:
         partition: int,
         coordinator_epoch: int,
         ids: TransactionalIds,
-        on_ending: OnEnding,
+        on_ending: Callable[[Endings, str, Transaction], None],
         fences: Fences,
     ) -> None:
         """
+        on_ending: begins to write a transaction's markers.
         coordinator_epoch: the leader epoch in which the shard was loaded. It is in all markers and
             fences earlier coordinators. A shard never adopts a later one, because the coordinator
             in that epoch may have decided otherwise.
@@ -50,7 +49,7 @@ class Endings:
         # and a repeated marker is harmless (KAFKA-19999).
         self._marked[transactional_id] = set()
         if not ending.partitions:
-            return self.complete(now, transactional_id, ending, lambda code: None)
+            return self.complete(now, transactional_id, ending)
         self._on_ending(self, transactional_id, ending)
         return Result()
 
@@ -65,30 +64,24 @@ class Endings:
         return ending.partitions - self._marked[transactional_id]
 
     def marked(
-        self, transactional_id: str, ending: Transaction, partitions: Sequence[TopicPartition]
-    ) -> None:
-        """Note that these partitions have their marker."""
+        self, transactional_id: str, ending: Transaction, partitions: Iterable[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        """Note that these partitions have their marker; return the others, as `unmarked`."""
         if self.is_ending(transactional_id, ending):
             self._marked[transactional_id].update(partitions)
+        return self.unmarked(transactional_id, ending)
 
     def marked_partitions(self, transactional_id: str) -> set[TopicPartition]:
         """Return the partitions that have their marker."""
         return self._marked.get(transactional_id, set())
 
-    def complete(
-        self,
-        now: Now,
-        transactional_id: str,
-        ending: Transaction,
-        reply: Callable[[ErrorCode], None],
-    ) -> Decision:
+    def complete(self, now: Now, transactional_id: str, ending: Transaction) -> Decision:
         """Write the Complete state; call with every partition marked.
 
-        Replies CONCURRENT_TRANSACTIONS if another step is being written or a fence is pending.
+        The reply is CONCURRENT_TRANSACTIONS if another step is being written or a fence is pending.
         """
         if not self.is_ending(transactional_id, ending):
-            reply(ErrorCode.NONE)
-            return Result()
+            return Result(reply=ErrorCode.NONE)
         # The Complete record drops the partitions. Without its marker a partition would keep the
         # transaction open, and no coordinator would know of it any more.
         assert ending.partitions <= self._marked[transactional_id], "a partition has no marker"
@@ -99,36 +92,15 @@ class Endings:
             commits or self._ids.is_settled(transactional_id)
         ):
             # `fence` adds partitions and writes the markers of all.
-            reply(ErrorCode.CONCURRENT_TRANSACTIONS)
-            return Result()
-
-        def committed(now: Now) -> Decision | None:
-            # Only after the commit: a failed Complete record is written again, and must find every
-            # partition marked.
-            self._marked.pop(transactional_id, None)
-            is_next = self._ids.has_pending_fence(transactional_id)
-            return self.fence(now, transactional_id) if is_next else None
-
-        def failed(now: Now, _: ErrorCode) -> None:
-            if not ending.partitions:
-                self._ids.try_again(now, transactional_id)
-
+            return Result(reply=ErrorCode.CONCURRENT_TRANSACTIONS)
         step = completed(ending, now.wall_ms)
-        return self._ids.step(now, transactional_id, step, committed, failed, reply=reply)
+        return self._ids.step(now, transactional_id, step, ErrorCode.NONE)
 
     def abort(self, now: Now, transactional_id: str, current: Transaction) -> Decision:
         """Abort an ongoing transaction past the epoch of its producer."""
-
-        def committed(now: Now) -> Decision:
-            return self.write_markers(transactional_id, now)
-
-        def failed(now: Now, _: ErrorCode) -> None:
-            self._ids.try_again(now, transactional_id)
-
         # The epoch rises with the decision to abort. Otherwise the producer, which has only paused,
         # could add records to the transaction between the decision and the markers (KIP-98).
-        step = fenced(current, now.wall_ms)
-        return self._ids.step(now, transactional_id, step, committed, failed)
+        return self._ids.step(now, transactional_id, fenced(current, now.wall_ms))
 
     def fence(self, now: Now, transactional_id: str) -> Decision:
         """Abort the hanging transactions of a transactional id past all epochs of its producer.
@@ -143,17 +115,72 @@ class Endings:
         if current.state is TransactionState.PREPARE_COMMIT:
             return Result() if current.partitions else self.write_markers(transactional_id, now)
         step = fenced_beyond(current, fence.partitions, fence.epoch, now.wall_ms)
+        return self._ids.step(now, transactional_id, step)
 
-        def committed(now: Now) -> Decision:
-            self._fences.pop(transactional_id, None)
-            return self.write_markers(transactional_id, now)
+    def on_committed(self, now: Now, result: Decision) -> list[Decision]:
+        """Begin the markers of each committed Prepare state, or the fence after a Complete state.
 
-        def failed(now: Now, _: ErrorCode) -> None:
-            self.fence_later(now, transactional_id)
+        The state alone decides, so a shard that is loaded continues in the same way.
+        """
+        further: list[Decision] = []
+        for name, step in result.records:
+            if step is None:
+                continue
+            if step.state.is_ending:
+                if name in self._fences and not self._ids.has_pending_fence(name):
+                    del self._fences[name]
+                if (decision := self.write_markers(name, now)).records:
+                    further.append(decision)
+            elif step.state.has_ended:
+                # Only after the commit: a failed Complete record is written again, and must find
+                # every partition marked.
+                self._marked.pop(name, None)
+                if name in self._fences and self._ids.has_pending_fence(name):
+                    further.append(self.fence(now, name))
+        return further
 
-        return self._ids.step(now, transactional_id, step, committed, failed)
+    def on_failed(self, now: Now, result: Decision) -> None:
+        """Retry the steps that neither a client nor the marker writer retries."""
+        for record in result.records:
+            self._ids.forget(now, record)
+            name, step = record
+            if step is None:
+                continue
+            # Without partitions there is no marker writer.
+            if step.state.has_ended:
+                if not self._ids.transactions[name].partitions:
+                    self._ids.try_again(now, name)
+            # An abort or a fence that no client has requested.
+            elif step.state.is_ending and result.reply is None:
+                if self._ids.has_pending_fence(name):
+                    self.fence_later(now, name)
+                else:
+                    self._ids.try_again(now, name)
 
     def fence_later(self, now: Now, transactional_id: str) -> None:
         """Retry the fence after its next pause."""
         pause_ms = self._fences[transactional_id].next_pause_ms()
         self._ids.try_again(now, transactional_id, pause_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The marker writer's request to complete a transaction; see `Endings.complete`.
+
+    done: gets whether the transaction needs no further attempt.
+    """
+
+    endings: Endings
+    key: str
+    ending: Transaction
+    done: Any
+
+    def decide(self, _: object, now: Now) -> Decision:
+        return self.endings.complete(now, self.key, self.ending)
+
+    def answer(self, code: ErrorCode) -> None:
+        if not self.done.done():  # the marker writer may have been stopped
+            self.done.set_result(code is ErrorCode.NONE)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(code)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakelog.coordinator.transaction.hanging import OpenTransaction
-from lakelog.coordinator.transaction.state import TopicPartition, Transaction
+from lakelog.coordinator.transaction.state import OpenTransaction, TopicPartition, Transaction
 
 _RETRY_FIRST_MS = 100
 _RETRY_LONGEST_MS = 10_000

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from lakelog.coordinator.transaction.markers import Marker
 from lakelog.coordinator.transaction.state import (
-    TopicPartition,
+    OpenTransaction,
     Transaction,
     TransactionState,
     TransactionVersion,
@@ -29,25 +29,6 @@ from lakelog.coordinator.transaction.state import (
 )
 
 _S = TransactionState
-
-
-class OpenTransaction(NamedTuple):
-    """An open transaction in a partition's log.
-
-    The coordinator epoch is -1 if the log has no marker of the producer.
-    """
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    first_offset: int
-
-    @property
-    def place(self) -> TopicPartition:
-        """The partition."""
-        return self.topic, self.partition
 
 
 class Owner(NamedTuple):

@@ -11,6 +11,7 @@ several requests at once, and each step builds on the one before.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account, Share, text_bytes
@@ -72,10 +73,15 @@ class TransactionalIds:
         self.pending: dict[str, Transaction | None] = {}
         """Steps that are being written; None is a tombstone."""
         self.deadlines: Deadlines[TimerKey] = Deadlines()
+        self.follow_part: Callable[[TransactionRecord], None] = lambda record: None
+        """Called after the replay of a record that is, or may have been, part of a commit set."""
 
     def replay(self, record: TransactionRecord) -> None:
         """Apply a committed record."""
         name, new = record
+        # An addition that builds on this step may have replaced it. That one is not committed yet.
+        if self.pending.get(name) is new:
+            self.pending.pop(name, None)
         # Counted on replay and not when decided: a loaded shard has to count the same bytes as the
         # shard that wrote them.
         self.account.add(name, memory_of(name, new) - self.account.of(name))
@@ -87,6 +93,8 @@ class TransactionalIds:
         elif is_known:
             del self.transactions[name]
             self.count.add(-1)
+        if new is None or new.part is not None:
+            self.follow_part(record)
 
     @property
     def has_room(self) -> bool:
@@ -143,18 +151,14 @@ class TransactionalIds:
         now: Now,
         transactional_id: str,
         step: Transaction | None,
-        committed: Callable[[Now], Decision | None] | None = None,
-        failed: Callable[[Now, ErrorCode], None] | None = None,
+        reply: Any = None,
         *,
-        reply: Callable[[ErrorCode], None] | None = None,
         by_client: bool = False,
     ) -> Decision:
         """Return the decision that writes `step`, or a tombstone if it is None.
 
         Args:
-            committed: as in `Result`.
-            failed: as in `Result`.
-            reply: called before either, with NONE or the code of the failure.
+            reply: as in `Result`.
             by_client: whether a client adds state, which needs memory. If there is too little, the
                 step raises `KafkaError(POLICY_VIOLATION)`.
         """
@@ -163,42 +167,21 @@ class TransactionalIds:
         if by_client and step is not None:
             self._check_memory(transactional_id, step)
         self.pending[transactional_id] = step
-
-        def done() -> None:
-            # An addition that builds on this step may have replaced it. That one is not committed
-            # yet, and ends by itself.
-            if self.pending.get(transactional_id) is step:
-                self.pending.pop(transactional_id, None)
-
-        def on_committed(now: Now) -> Decision | None:
-            done()
-            self.arm(now, transactional_id)
-            if reply is not None:
-                reply(ErrorCode.NONE)
-            return None if committed is None else committed(now)
-
-        def on_failed(now: Now, code: ErrorCode) -> None:
-            done()
-            self.arm(now, transactional_id)
-            if reply is not None:
-                reply(code)
-            if failed is not None:
-                failed(now, code)
-
-        return Result((TransactionRecord(transactional_id, step),), on_committed, on_failed)
+        self._arm(now, transactional_id, step)
+        return Result((TransactionRecord(transactional_id, step),), reply=reply)
 
     def steps(
         self,
         now: Now,
         steps: Mapping[str, Transaction | None],
-        committed: Callable[[Now], Decision | None],
-        failed: Callable[[Now, ErrorCode], None],
+        reply: Any,
+        committed: Callable[[Now], Decision | None] | None = None,
         *,
         by_client: bool = False,
     ) -> Decision:
         """Return the decision that writes steps of several ids in one record batch.
 
-        All ids must be settled. Arguments as for `step`.
+        All ids must be settled. Arguments as for `step`, and `committed` as in `Result`.
         """
         for name, step in steps.items():
             assert self.is_settled(name), "a step is decided on a settled state"
@@ -206,22 +189,17 @@ class TransactionalIds:
             if by_client and step is not None:
                 self._check_memory(name, step)
         self.pending.update(steps)
-
-        def done(now: Now) -> None:
-            for name in steps:
-                del self.pending[name]
-                self.arm(now, name)
-
-        def on_committed(now: Now) -> Decision | None:
-            done(now)
-            return committed(now)
-
-        def on_failed(now: Now, code: ErrorCode) -> None:
-            done(now)
-            failed(now, code)
-
+        for name, step in steps.items():
+            self._arm(now, name, step)
         records = tuple(TransactionRecord(name, step) for name, step in steps.items())
-        return Result(records, on_committed, on_failed)
+        return Result(records, committed, reply=reply)
+
+    def forget(self, now: Now, record: TransactionRecord) -> None:
+        """Drop a step that was not written: the state before it holds, or the step built on it."""
+        name, step = record
+        if self.pending.get(name) is step:
+            self.pending.pop(name, None)
+        self._arm(now, name, self.pending.get(name) or self.transactions.get(name))
 
     def _check_step(self, transactional_id: str, step: Transaction | None) -> None:
         """Assert that the step may follow the current state."""
@@ -240,7 +218,9 @@ class TransactionalIds:
 
         A wall clock that was set back cannot extend the timeout.
         """
-        found = self.transactions.get(transactional_id)
+        self._arm(now, transactional_id, self.transactions.get(transactional_id))
+
+    def _arm(self, now: Now, transactional_id: str, found: Transaction | None) -> None:
         key = TimerKey(TimerKind.TIMEOUT, transactional_id)
         if found is None or found.state is not TransactionState.ONGOING:
             self.deadlines.cancel(key)

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.failing_task import FailingTask
-from lakelog.coordinator.shard import Reply
+from lakelog.coordinator.shard import Now, Reply
+from lakelog.coordinator.transaction.endings import Completion, Endings
+from lakelog.coordinator.transaction.ids import Decision
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
 from lakelog.records.control import NO_DECISION
 from lakelog.runtime.api import Tasks, pause
@@ -73,47 +74,19 @@ class MarkerWriter(Protocol):
         ...
 
 
-class EndingTransactions(Protocol):
-    """The ending transactions of a shard."""
-
-    @property
-    def partition(self) -> int:
-        """The shard's partition of `__transaction_state`."""
-        ...
-
-    @property
-    def coordinator_epoch(self) -> int:
-        """The leader epoch in which the shard was loaded."""
-        ...
-
-    def is_ending(self, transactional_id: str, ending: Transaction) -> bool:
-        """Return whether this end of the transaction still needs markers or completion."""
-        ...
-
-    def unmarked(self, transactional_id: str, ending: Transaction) -> frozenset[TopicPartition]:
-        """Return the partitions without a marker; none if they are no longer needed."""
-        ...
-
-    def marked(
-        self, transactional_id: str, ending: Transaction, partitions: Sequence[TopicPartition]
-    ) -> None:
-        """Note that these partitions have their marker."""
-        ...
-
-
-Complete = Callable[[int, str, Transaction], Awaitable[bool]]
-"""Writes the Complete state of a transaction, given its partition of `__transaction_state` and its
-transactional id; returns false if the caller has to retry."""
+Decide = Callable[[int, Callable[[Any, Now], Decision], Completion], None]
+"""Decides a request to a partition of `__transaction_state`; raises `KafkaError`."""
 
 
 class MarkerDriver:
     """Writes the markers of each transaction in a task of its own."""
 
-    def __init__(self, writer: MarkerWriter, tasks: Tasks) -> None:
+    def __init__(self, writer: MarkerWriter, tasks: Tasks, decide: Decide) -> None:
         self._writer = writer
         self._tasks = tasks
+        self._decide = decide
         self._running: dict[str, Reply[None]] = {}
-        self._held: list[Callable[[], None]] | None = None
+        self._held: list[_Job] | None = None
         self._decisions = count()
         self._failing = FailingTask(logger, "the end of a transaction")
 
@@ -122,27 +95,22 @@ class MarkerDriver:
         self._held = []
 
     def release(self) -> None:
-        """Start the delayed transactions."""
+        """Start the delayed transactions that are still in the same state."""
         held, self._held = self._held or [], None
-        for begin in held:
-            begin()
+        for job in held:
+            if job.shard.is_ending(job.transactional_id, job.ending):
+                self._start(job)
 
-    def begin(
-        self,
-        shard: EndingTransactions,
-        transactional_id: str,
-        ending: Transaction,
-        complete: Complete,
-    ) -> None:
+    def begin(self, shard: Endings, transactional_id: str, ending: Transaction) -> None:
         """Write the markers of `ending`, which is in a Prepare state, and complete it.
 
         The task ends by itself when `ending` is no longer the state of its transactional id.
         """
-        job = _Job(shard, transactional_id, ending, complete, next(self._decisions))
+        job = _Job(shard, transactional_id, ending, next(self._decisions))
         # At a start, hanging transactions are found in the logs first. A marker written in the
         # meantime could end a transaction that is about to be fenced.
         if self._held is not None:
-            self._held.append(partial(self._start, job))
+            self._held.append(job)
         else:
             self._start(job)
 
@@ -160,34 +128,53 @@ class MarkerDriver:
             del self._running[transactional_id]
 
     async def _run(self, job: _Job, before: Reply[None] | None) -> None:
-        if before is not None and not before.done():
-            # The task of a dropped shard may have markers in flight. They must not reach a
-            # partition after the markers of this task.
-            ended = self._tasks.future()
-            before.add_done_callback(lambda _: ended.set_result(None))
-            await ended
         pause_s = _RETRY_FIRST_S
-        left = job.unmarked()
+        left = job.ending.partitions
+        if before is not None and not before.done():
+            await self._end_of(before)
+            left = job.shard.unmarked(job.transactional_id, job.ending)
         while left:
-            if not await self._write(job, left):
+            unmarked = await self._write(job, sorted(left))
+            if unmarked is None:
                 return
-            left = job.unmarked()
-            if left:
+            if left := unmarked:
                 await pause(self._tasks, pause_s)
                 pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
-                left = job.unmarked()
-        while job.is_wanted():
+                left = job.shard.unmarked(job.transactional_id, job.ending)
+        while job.shard.is_ending(job.transactional_id, job.ending):
+            done = self._tasks.future()
+            request = Completion(job.shard, job.transactional_id, job.ending, done)
             try:
-                if await job.completed():
+                self._decide(job.shard.partition, request.decide, request)
+                if await done:
                     break
+            except KafkaError:
+                pass  # the shard is being loaded again
             except Exception as bug:  # noqa: BLE001 - the transaction would never end
                 self._failing.failed(bug)
+            # Also before the task ends: a shard that is reloaded after each failure must not
+            # complete its transactions without a pause.
             await pause(self._tasks, pause_s)
         if self._failing.is_failing:
             self._failing.succeeded()
 
-    async def _write(self, job: _Job, left: Sequence[TopicPartition]) -> bool:
-        """Write markers once; return false if another coordinator has taken over."""
+    async def _end_of(self, before: Reply[None]) -> None:
+        """Wait for the end of a predecessor.
+
+        The task of a dropped shard may have markers in flight. They must not reach a partition
+        after the markers of its successor.
+        """
+        ended = self._tasks.future()
+        before.add_done_callback(lambda _: ended.set_result(None))
+        await ended
+
+    async def _write(
+        self, job: _Job, left: Sequence[TopicPartition]
+    ) -> frozenset[TopicPartition] | None:
+        """Write markers once; return the partitions that still need one.
+
+        Returns None if another coordinator has taken over.
+        """
         try:
             codes = await self._writer.write([job.marker(key) for key in left])
         except (KafkaError, OSError) as error:
@@ -197,49 +184,41 @@ class MarkerDriver:
                 error,
                 extra=event("txn_markers_failed", transactional_id=job.transactional_id),
             )
-            return True
+            return frozenset(left)
         except Exception as bug:  # noqa: BLE001 - the transaction would never end
             self._failing.failed(bug)
-            return True
+            return frozenset(left)
+        assert len(codes) == len(left), "each marker has an outcome"
+        failed = set(codes) - _SETTLED
         # Per partition: an unreachable leader delays the end of its transaction, but the other
         # partitions must not get their markers again and again.
-        settled = [key for key, code in zip(left, codes, strict=True) if code in _SETTLED]
-        job.shard.marked(job.transactional_id, job.ending, settled)
-        failed = {code.name for code in codes if code not in _SETTLED}
+        if failed:
+            left = [key for key, code in zip(left, codes, strict=True) if code in _SETTLED]
+        unmarked = job.shard.marked(job.transactional_id, job.ending, left)
         # The partition has a marker of a later coordinator epoch. The later coordinator has the
         # same decision in its log and completes it.
-        if ErrorCode.TRANSACTION_COORDINATOR_FENCED.name in failed:
+        if ErrorCode.TRANSACTION_COORDINATOR_FENCED in failed:
             logger.error(
                 "markers of %s: another coordinator has taken over",
                 job.transactional_id,
                 extra=event("txn_markers_fenced", transactional_id=job.transactional_id),
             )
-            return False
+            return None
         if failed:
             logger.warning(
                 "cannot write all markers of %s, retrying: %s",
                 job.transactional_id,
-                ", ".join(sorted(failed)),
+                ", ".join(sorted(code.name for code in failed)),
                 extra=event("txn_markers_failed", transactional_id=job.transactional_id),
             )
-        return True
+        return unmarked
 
 
 class _Job(NamedTuple):
-    shard: EndingTransactions
+    shard: Endings
     transactional_id: str
     ending: Transaction
-    complete: Complete
     decision: int
-
-    def unmarked(self) -> list[TopicPartition]:
-        return sorted(self.shard.unmarked(self.transactional_id, self.ending))
-
-    def is_wanted(self) -> bool:
-        return self.shard.is_ending(self.transactional_id, self.ending)
-
-    def completed(self) -> Awaitable[bool]:
-        return self.complete(self.shard.partition, self.transactional_id, self.ending)
 
     def marker(self, key: TopicPartition) -> Marker:
         return Marker(

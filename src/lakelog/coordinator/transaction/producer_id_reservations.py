@@ -16,6 +16,10 @@ from lakelog.coordinator.transaction.state import NO_PRODUCER_ID
 from lakelog.runtime.api import Tasks
 
 
+class NewProducerId(NamedTuple):
+    """A need of a request: one more producer id."""
+
+
 class _Waiting(NamedTuple):
     decide: Callable[[int], None]
     refuse: Callable[[ErrorCode], None]

@@ -1,6 +1,6 @@
 """The transactional ids of one partition of `__transaction_state`.
 
-`ids` holds their states, `producers` decides the requests of producers, `endings` ends
+`ids` holds their states, `sinks` decides about sinks and their children, `endings` ends
 transactions. This module implements the interface of a shard, timeouts and expiry.
 """
 
@@ -13,7 +13,7 @@ from lakelog.base.memory_budget import Share
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
-from lakelog.coordinator.transaction.endings import Endings, OnEnding
+from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
 from lakelog.coordinator.transaction.listing import (
@@ -22,19 +22,11 @@ from lakelog.coordinator.transaction.listing import (
     describe_transaction,
     list_transaction,
 )
-from lakelog.coordinator.transaction.producers import Producers
 from lakelog.coordinator.transaction.records import TransactionRecord, decode_record, encode_record
-from lakelog.coordinator.transaction.sink_reply import sink_state
-from lakelog.coordinator.transaction.sinks import Sinks
-from lakelog.coordinator.transaction.state import (
-    Sink,
-    TopicPartition,
-    Transaction,
-    TransactionState,
-    TransactionVersion,
-)
+from lakelog.coordinator.transaction.sink.reply import sink_state
+from lakelog.coordinator.transaction.sink.sinks import Sinks
+from lakelog.coordinator.transaction.state import Sink, Transaction, TransactionState
 from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
-from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
 from lakelog.protocol.list_transactions import TransactionState as ListedTransaction
 
@@ -56,7 +48,7 @@ class TransactionShard:
         partition: int,
         leader_epoch: int,
         config: TransactionConfig,
-        on_ending: OnEnding,
+        on_ending: Callable[[Endings, str, Transaction], None],
         id_count: SharedCount,
         fences: Fences,
         memory: Share,
@@ -64,29 +56,26 @@ class TransactionShard:
         forgotten_epochs_end: int,
     ) -> None:
         self._config = config
-        self._ids = TransactionalIds(
+        self.ids = TransactionalIds(
             config, id_count, fences, memory, forgotten_epochs_end=forgotten_epochs_end
         )
-        self.deadlines = self._ids.deadlines
-        self.endings = Endings(partition, leader_epoch, self._ids, on_ending, fences)
-        self.sinks = Sinks(self._ids, self.endings, config.batch_bytes_max)
-        self.producers = Producers(self._ids, self.endings, self.sinks)
+        self.deadlines = self.ids.deadlines
+        self.endings = Endings(partition, leader_epoch, self.ids, on_ending, fences)
+        self.sinks = Sinks(self.ids, self.endings, config.batch_bytes_max)
+        self.ids.follow_part = self.sinks.follow
+        self.replay = self.ids.replay
+        self.on_committed = self.endings.on_committed
+        self.on_failed = self.endings.on_failed
 
     @property
     def transactions(self) -> dict[str, Transaction]:
         """By transactional id."""
-        return self._ids.transactions
+        return self.ids.transactions
 
     # The interface of a shard (`lakelog.coordinator.shard`)
 
     encode = staticmethod(encode_record)
     decode = staticmethod(decode_record)
-
-    def replay(self, record: TransactionRecord) -> None:
-        self._ids.replay(record)
-        transaction = record.transaction
-        if transaction is None or transaction.part is not None:
-            self.sinks.follow(record)
 
     def replay_pending(self, record: TransactionRecord, producer_id: int) -> None:
         raise AssertionError("a transaction wrote to __transaction_state")
@@ -95,11 +84,11 @@ class TransactionShard:
         """Ignore a marker, which only an administrator can write to this topic."""
 
     def loaded(self, now: Now) -> list[Decision]:
-        self._ids.count.open()
+        self.ids.count.open()
         self._schedule_expiry(now)
         for transactional_id in self.transactions:
-            self._ids.arm(now, transactional_id)
-        for transactional_id in filter(self._ids.has_pending_fence, self.transactions):
+            self.ids.arm(now, transactional_id)
+        for transactional_id in filter(self.ids.has_pending_fence, self.transactions):
             self.endings.fence_later(now, transactional_id)
         ending = [each for each, found in self.transactions.items() if found.state.is_ending]
         aborts = self.sinks.loaded(now)
@@ -107,8 +96,8 @@ class TransactionShard:
 
     def unloaded(self, code: ErrorCode) -> None:
         self.endings.is_unloaded = True
-        self._ids.count.close()
-        self._ids.account.close()
+        self.ids.count.close()
+        self.ids.account.close()
 
     def on_due(self, now: Now, key: TimerKey) -> list[Decision]:
         if key.kind is TimerKind.EXPIRY:
@@ -116,33 +105,16 @@ class TransactionShard:
             return self._expire(now)
         return [self._time_out(now, key.transactional_id)]
 
-    # Requests
-
-    def add_partitions(
-        self,
-        now: Now,
-        *,
-        transactional_id: str,
-        producer: Producer,
-        partitions: list[TopicPartition],
-        version: TransactionVersion,
-        reply: Callable[[ErrorCode], None],
-    ) -> Decision:
-        """Decide AddPartitionsToTxn; see `Producers.add_partitions`, also for errors."""
-        return self.producers.add_partitions(
-            now, transactional_id, producer, partitions, version, reply
-        )
-
     # Time
 
     def _time_out(self, now: Now, transactional_id: str) -> Decision:
         current = self.transactions.get(transactional_id)
         if current is None:
             return Result()
-        if transactional_id in self._ids.pending:
-            self._ids.try_again(now, transactional_id)
+        if transactional_id in self.ids.pending:
+            self.ids.try_again(now, transactional_id)
             return Result()
-        if self._ids.has_pending_fence(transactional_id):
+        if self.ids.has_pending_fence(transactional_id):
             return self.endings.fence(now, transactional_id)
         if current.state.is_ending and not current.partitions:
             return self.endings.write_markers(transactional_id, now)
@@ -152,7 +124,7 @@ class TransactionShard:
 
     def _schedule_expiry(self, now: Now) -> None:
         interval_ms = self._config.id_expiration_check_ms
-        self._ids.deadlines.set(TimerKey(TimerKind.EXPIRY), now.tick_ms + interval_ms)
+        self.ids.deadlines.set(TimerKey(TimerKind.EXPIRY), now.tick_ms + interval_ms)
 
     def _expire(self, now: Now) -> list[Decision]:
         """Delete transactional ids that have been unused for `transactional.id.expiration.ms`.
@@ -169,10 +141,10 @@ class TransactionShard:
             and found.last_update_ms
             <= (left_ms if self.sinks.is_left(transactional_id) else before_ms)
             and not _is_permanent(found)
-            and transactional_id not in self._ids.pending
-            and not self._ids.has_pending_fence(transactional_id)
+            and transactional_id not in self.ids.pending
+            and not self.ids.has_pending_fence(transactional_id)
         ]
-        return [self._ids.step(now, each, None) for each in expired]
+        return [self.ids.step(now, each, None) for each in expired]
 
     # Queries
 

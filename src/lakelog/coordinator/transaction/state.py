@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -139,3 +140,22 @@ def last_epoch_of(epoch: int, state: TransactionState, version: TransactionVersi
     if version is not TransactionVersion.BUMPING or not ends or epoch == EPOCH_MAX:
         return NO_EPOCH
     return epoch - 1 if epoch > 0 else EPOCH_LAST
+
+
+class OpenTransaction(NamedTuple):
+    """An open transaction in a partition's log.
+
+    The coordinator epoch is -1 if the log has no marker of the producer.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    first_offset: int
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition."""
+        return self.topic, self.partition

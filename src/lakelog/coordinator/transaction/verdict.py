@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from lakelog.coordinator.transaction.hanging import OpenTransaction, is_ended_with
-from lakelog.coordinator.transaction.state import TransactionState
+from lakelog.coordinator.transaction.hanging import is_ended_with
+from lakelog.coordinator.transaction.state import OpenTransaction, TransactionState
 from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
 
 _STATES = {state.label: state for state in TransactionState}

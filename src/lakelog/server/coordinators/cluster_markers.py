@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.markers import Marker, MarkerWriter
@@ -48,10 +49,10 @@ class ClusterMarkers:
                 by_leader.setdefault(leader, []).append(marker)
         # The requests to other brokers are under way while the own markers are written.
         own = by_leader.pop(self._leaders.node_id, [])
-        sent = [
-            (wanted, self._tasks.spawn(self._send(leader, wanted), name=f"markers to {leader}"))
-            for leader, wanted in by_leader.items()
-        ]
+        sent: list[tuple[list[Marker], Any]] = []
+        for leader, wanted in by_leader.items():
+            sending = self._tasks.spawn(self._send(leader, wanted), name=f"markers to {leader}")
+            sent.append((wanted, sending))
         if own:
             codes.update(zip(own, map(_unsettled, await self._local.write(own)), strict=True))
         for wanted, sending in sent:

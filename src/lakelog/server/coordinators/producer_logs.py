@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.transaction.receipts import NO_SEQUENCE, LastSequences, WrittenTo
+from lakelog.coordinator.transaction.requests import NO_SEQUENCE, LastSequences, WrittenTo
 from lakelog.protocol.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

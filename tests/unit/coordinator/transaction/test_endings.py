@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -13,11 +13,14 @@ from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.fences import Fence, Fences
-from lakelog.coordinator.transaction.hanging import OpenTransaction
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
-from lakelog.coordinator.transaction.markers import EndingTransactions
 from lakelog.coordinator.transaction.records import TransactionRecord
-from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
+from lakelog.coordinator.transaction.state import (
+    OpenTransaction,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
 
 S = TransactionState
 NOW = Now(50_000, 1000)
@@ -32,7 +35,7 @@ class _Shard:
     fences: Fences = field(default_factory=dict)
     begun: list[Transaction] = field(default_factory=list)
     """Transactions whose markers were requested."""
-    replies: list[ErrorCode] = field(default_factory=list)
+    replies: list[ErrorCode | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.ids = TransactionalIds(
@@ -40,7 +43,7 @@ class _Shard:
         )
         self.endings = Endings(0, 3, self.ids, self._note, self.fences)
 
-    def _note(self, _: EndingTransactions, __: str, ending: Transaction) -> None:
+    def _note(self, _: Endings, __: str, ending: Transaction) -> None:
         self.begun.append(ending)
 
     def hold(self, state: TransactionState, *partitions: TopicPartition) -> Transaction:
@@ -56,19 +59,21 @@ class _Shard:
         self.ids.replay(TransactionRecord("t", current))
         return current
 
-    def run(self, decision: Decision | None) -> None:
+    def run(self, decision: Decision) -> None:
         """Commit the records of a decision and of its further decisions."""
-        while decision is not None:
-            if self.failure is not None and decision.records:
-                assert decision.failed is not None
-                decision = decision.failed(NOW, self.failure)
-                continue
-            for record in decision.records:
-                self.ids.replay(record)
-            decision = decision.committed(NOW) if decision.committed is not None else None
+        if self.failure is not None and decision.records:
+            self.endings.on_failed(NOW, decision)
+            self.replies.append(self.failure)
+            return
+        for record in decision.records:
+            self.ids.replay(record)
+        self.replies.append(decision.reply)
+        for further in self.endings.on_committed(NOW, decision):
+            self.run(further)
 
     def complete(self, ending: Transaction) -> None:
-        self.run(self.endings.complete(NOW, "t", ending, self.replies.append))
+        self.replies.clear()
+        self.run(self.endings.complete(NOW, "t", ending))
 
     @property
     def current(self) -> Transaction:
@@ -220,5 +225,16 @@ def test_nothing_is_written_while_another_step_is_being_written() -> None:
     shard.run(shard.endings.write_markers("t", NOW))
     shard.endings.marked("t", ending, [A])
     shard.ids.pending["t"] = ending
-    assert shard.endings.complete(NOW, "t", ending, shard.replies.append) == Result()
-    assert shard.replies == [ErrorCode.CONCURRENT_TRANSACTIONS]
+    decision = shard.endings.complete(NOW, "t", ending)
+    assert decision == Result(reply=ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def test_a_step_of_a_client_that_fails_is_left_to_the_client() -> None:
+    """A retry would abort a transaction whose only fault was one failed record."""
+    shard = _Shard()
+    current = shard.hold(S.ONGOING, A)
+    for state, reply in ((S.ONGOING, ErrorCode.NONE), (S.PREPARE_COMMIT, "a producer")):
+        decision = shard.ids.step(NOW, "t", replace(current, state=state), reply)
+        shard.endings.on_failed(NOW, decision)
+        assert shard.ids.find("t") == (current, True, False)
+        assert shard.ids.deadlines.earliest == NOW.tick_ms + 50_000, "the timeout, no retry"

@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakelog.coordinator.transaction.fences import Fence
-from lakelog.coordinator.transaction.hanging import OpenTransaction
-from lakelog.coordinator.transaction.state import Transaction
+from lakelog.coordinator.transaction.state import OpenTransaction, Transaction
 
 
 def _fence() -> Fence:

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner, find_hanging
+from lakelog.coordinator.transaction.hanging import Owner, find_hanging
 from lakelog.coordinator.transaction.state import (
     EPOCH_LAST,
     EPOCH_MAX,
+    OpenTransaction,
     Transaction,
     TransactionState,
 )

@@ -9,10 +9,9 @@ from lakelog.coordinator.shard import Now
 from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.fences import Fence, Fences
-from lakelog.coordinator.transaction.hanging import OpenTransaction
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
 from lakelog.coordinator.transaction.records import TransactionRecord
-from lakelog.coordinator.transaction.state import Transaction, TransactionState
+from lakelog.coordinator.transaction.state import OpenTransaction, Transaction, TransactionState
 
 AGAINST_POLICY = ErrorCode.POLICY_VIOLATION
 
@@ -43,7 +42,6 @@ class Ids:
 
     def __init__(self, *, forgotten_epochs_end: int = 0) -> None:
         self.fences: Fences = {}
-        self.failed: list[ErrorCode] = []
         self.ids = TransactionalIds(
             TransactionConfig(),
             SharedCount(),
@@ -62,9 +60,7 @@ class Ids:
         self.ids.replay(TransactionRecord("t", self.ongoing))
 
     def step(self, step: Transaction) -> Decision:
-        return self.ids.step(
-            Now(0, 0), "t", step, lambda _: None, lambda _, code: self.failed.append(code)
-        )
+        return self.ids.step(Now(0, 0), "t", step)
 
 
 def test_an_id_is_settled_between_two_steps() -> None:
@@ -73,10 +69,11 @@ def test_an_id_is_settled_between_two_steps() -> None:
     prepared = replace(setup.ongoing, state=TransactionState.PREPARE_COMMIT)
     decision = setup.step(prepared)
     assert not setup.ids.find("t").is_settled
-    assert decision.failed is not None
-    decision.failed(Now(0, 0), ErrorCode.NOT_COORDINATOR)
-    assert setup.ids.find("t").is_settled
-    assert setup.failed == [ErrorCode.NOT_COORDINATOR]
+    setup.ids.forget(Now(0, 0), decision.records[0])
+    assert setup.ids.find("t") == (setup.ongoing, True, False)
+    decision = setup.step(prepared)
+    setup.ids.replay(decision.records[0])
+    assert setup.ids.find("t") == (prepared, True, False)
 
 
 def test_additions_of_partitions_build_on_each_other() -> None:

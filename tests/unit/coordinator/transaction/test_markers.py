@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.ids import Decision
 from lakelog.coordinator.transaction.markers import Marker
 from transaction_setup import BUMPING, Setup, in_virtual_time
 
@@ -197,7 +198,8 @@ async def test_a_transaction_ends_although_bugs_fail_its_markers_and_its_complet
     """A task that ended would leave it open until another coordinator takes over."""
     producer = await setup.ready()
     await setup.add(producer, ("orders", 0))
-    write, complete = setup.markers.write, setup.coordinator._complete
+    (shard,) = setup.coordinator._host.active_shards()
+    write, complete = setup.markers.write, shard.endings.complete
     bugs = iter([AssertionError("in write")] * 2)
     later_bugs = iter([AssertionError("in complete")] * 2)
 
@@ -206,13 +208,13 @@ async def test_a_transaction_ends_although_bugs_fail_its_markers_and_its_complet
             raise bug
         return await write(markers)
 
-    def failing_later(*arguments: Any) -> Awaitable[bool]:
+    def failing_later(*arguments: Any) -> Decision:
         for bug in later_bugs:
             raise bug
         return complete(*arguments)
 
     setup.markers.write = failing  # type: ignore[method-assign]
-    setup.coordinator._complete = failing_later  # type: ignore[assignment,method-assign]
+    shard.endings.complete = failing_later  # type: ignore[assignment,method-assign]
     await setup.end(producer, commit=True)
     await asyncio.sleep(60)
     assert setup.state() == "CompleteCommit"

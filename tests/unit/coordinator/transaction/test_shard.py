@@ -103,3 +103,20 @@ async def test_an_id_with_a_transaction_is_not_forgotten(setup: Setup) -> None:
     await setup.add(producer)
     await asyncio.sleep(10)
     assert setup.state() == "Ongoing"
+
+
+@in_virtual_time()
+async def test_an_addition_whose_predecessor_failed_keeps_the_timeout(setup: Setup) -> None:
+    """The second addition builds on the first one, and is written although that one was not."""
+    producer = await setup.ready(timeout_ms=5_000)
+    setup.log.delay_s = lambda: 1.0
+    fates = itertools.chain(["refused"], itertools.repeat("ok"))
+    setup.log.fate = lambda: next(fates)
+    first = asyncio.ensure_future(setup.add(producer, ("orders", 0), version=BUMPING))
+    await asyncio.sleep(0.5)
+    assert await setup.add(producer, ("orders", 1), version=BUMPING) == ErrorCode.NONE
+    assert await first == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert setup.state() == "Ongoing"
+    setup.log.delay_s = lambda: 0.0
+    await asyncio.sleep(5.5)
+    assert setup.state() == "CompleteAbort"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.coordinator.transaction.hanging import OpenTransaction
+from lakelog.coordinator.transaction.state import OpenTransaction
 from lakelog.coordinator.transaction.verdict import Verdict, judge
 from lakelog.protocol.describe_transactions import TopicData, TransactionState
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.transaction.receipts import NO_SEQUENCE, WrittenTo
+from lakelog.coordinator.transaction.requests import NO_SEQUENCE, WrittenTo
 from lakelog.protocol.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -146,10 +146,10 @@ class PendingMembers:
         size = _size(group, member_id)
         self._size -= size
         assert self._size >= 0
-        self._account.add(group.group_id, -ID_GIVEN_OUT_BYTES - size)
         group.pending_joins.discard(member_id)
         if not group.pending_joins:
             self.joined(group)
+        self._account.add(group.group_id, -ID_GIVEN_OUT_BYTES - size)
         self._deadlines.cancel(TimerKey(TimerKind.PENDING, group.group_id, member_id))
         return True
 

@@ -218,7 +218,7 @@ class Joins:
         group.add(member)
         if group.account is None:
             self._groups[group.group_id] = group
-        elif len(group.members) == 1:
+        elif len(group.members) == 1 and group.pending_joins:
             self._pending.joined(group)
         return self._rebalancer.add_new(now, group, member)
 

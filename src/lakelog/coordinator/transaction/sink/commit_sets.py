@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import NoReturn
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.transaction.child_ids import ChildId
+from lakelog.coordinator.transaction.sink.child_ids import ChildId
 from lakelog.coordinator.transaction.state import (
     EPOCH_LAST,
     NO_BATCH,

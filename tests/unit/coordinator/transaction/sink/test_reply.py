@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.sink_reply import SinkReply, sink_reply
+from lakelog.coordinator.transaction.sink.reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import Sink, Transaction
 from lakelog.protocol.commit_sets import Refusal, Refused, SinkState
 

@@ -10,13 +10,19 @@ partitions and never wins, and it is aborted right after, or when the shard is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import Now, Result
-from lakelog.coordinator.transaction.child_ids import ChildId, child_id
-from lakelog.coordinator.transaction.commit_sets import (
+from lakelog.coordinator.transaction.endings import Endings
+from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
+from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
+from lakelog.coordinator.transaction.requests import LastSequences, LogEnds
+from lakelog.coordinator.transaction.sink.child_ids import ChildId, child_id
+from lakelog.coordinator.transaction.sink.commit_sets import (
     RefusedError,
     batch_committed,
     check_parent,
@@ -32,16 +38,8 @@ from lakelog.coordinator.transaction.commit_sets import (
     winner_committed,
     with_run,
 )
-from lakelog.coordinator.transaction.endings import Endings
-from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
-from lakelog.coordinator.transaction.receipts import (
-    LastSequences,
-    WrittenTo,
-    check_records,
-    written_to,
-)
-from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
-from lakelog.coordinator.transaction.sink_reply import SinkReply, sink_reply
+from lakelog.coordinator.transaction.sink.receipts import check_records, written_to
+from lakelog.coordinator.transaction.sink.reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     Child,
@@ -65,9 +63,6 @@ _BATCH_OVERHEAD, _RECORD_OVERHEAD = 61, 32
 """Bytes of a record batch without records, and at most of a record without key and value."""
 
 Steps = dict[str, Transaction | None]
-Answer = Callable[[SinkReply], None]
-Reserve = Callable[[], None]
-Look = Callable[[list[WrittenTo]], None]
 
 
 @dataclass(slots=True)
@@ -173,21 +168,13 @@ class Sinks:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def begin_run(
-        self,
-        now: Now,
-        sink_id: str,
-        run: SinkRun,
-        timeout_ms: int,
-        new_producer_id: int,
-        answer: Answer,
-        reserve: Reserve,
+        self, now: Now, sink_id: str, run: SinkRun, timeout_ms: int, new_producer_id: int
     ) -> Decision:
         """Begin or continue a run; a new one aborts the children of the run before it.
 
         Args:
             timeout_ms: of the sink's transactional id, milliseconds.
             new_producer_id: reserved for this request, or `NO_PRODUCER_ID`.
-            reserve: called if the decision needs a producer id and has none.
 
         Raises `RefusedError`, and `KafkaError` with CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
         """
@@ -197,13 +184,11 @@ class Sinks:
         if known.current is None:
             self._ids.check_room()
         if new_producer_id == NO_PRODUCER_ID and needs_parent_id(known, run):
-            reserve()
-            return Result()
+            return Result(need=NewProducerId())
         step = run_begun(known, run, timeout_ms, now.wall_ms, new_producer_id)
         if step is known.current:
-            answer(sink_reply(step))
-            return Result()
-        return self._end_children(now, sink_id, {sink_id: step}, answer)
+            return Result(reply=sink_reply(step))
+        return self._end_children(now, sink_id, {sink_id: step}, sink_reply(step))
 
     def open_child(
         self,
@@ -212,8 +197,6 @@ class Sinks:
         parent: Producer,
         timeout_ms: int,
         new_producer_id: int,
-        answer: Answer,
-        reserve: Reserve,
     ) -> Decision:
         """Begin a child, with the producer id of a finished one if there is any.
 
@@ -235,22 +218,13 @@ class Sinks:
                 self._check_child_room(found.sink_id)
             needs_id = needs_producer_id(known.current, None, may_be_old=known.may_be_old)
             if needs_id and new_producer_id == NO_PRODUCER_ID:
-                reserve()
-                return Result()
+                return Result(need=NewProducerId())
             step = _begun(known, parent, timeout_ms, now.wall_ms, new_producer_id)
         steps[transactional_id] = step
-
-        def committed(now: Now) -> Decision | None:
-            if step.state.is_ending:
-                answer(SinkReply(ErrorCode.CONCURRENT_TRANSACTIONS))
-                return self._endings.write_markers(transactional_id, now)
-            answer(SinkReply(ErrorCode.NONE, step.producer_id, step.producer_epoch))
-            return None
-
-        def failed(_: Now, code: ErrorCode) -> None:
-            answer(SinkReply(code))
-
-        return self._ids.steps(now, steps, committed, failed, by_client=True)
+        reply = SinkReply(ErrorCode.NONE, step.producer_id, step.producer_epoch)
+        if step.state.is_ending:
+            reply = SinkReply(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return self._ids.steps(now, steps, reply, by_client=True)
 
     def _expected(self, transactional_id: str, parent: Producer) -> ChildId:
         """Return the parts of the id of a child that may begin; raises as `open_child`."""
@@ -301,22 +275,18 @@ class Sinks:
         producer: Producer,
         wanted: CommitSet,
         sequences: LastSequences | None,
-        answer: Answer,
-        look: Look,
     ) -> Decision:
         """Commit a batch: its winners, the next batch, and the abort of all other children.
 
         Args:
-            sequences: of the winners in the logs, None before the look.
-            look: called if the decision needs `sequences` and has none.
+            sequences: of the winners in the logs, None until they have been read.
 
         Raises `RefusedError`, and `KafkaError(CONCURRENT_TRANSACTIONS)`.
         """
         parent = self._checked(sink_id, producer, wanted)
         step = batch_committed(parent, wanted, now.wall_ms)
         if step is None:
-            answer(sink_reply(parent))
-            return Result()
+            return Result(reply=sink_reply(parent))
         steps: Steps = {sink_id: step}
         partitions: set[int] = set()
         for winner in wanted.winners:
@@ -335,25 +305,20 @@ class Sinks:
         self._check_size(steps)
         places = written_to(wanted)
         if places and sequences is None:
-            look(places)
-            return Result()
+            return Result(need=LogEnds(places))
         check_records(wanted, sequences or {})
-        return self._end_children(now, sink_id, steps, answer, batch=wanted.batch)
+        return self._end_children(now, sink_id, steps, sink_reply(step), batch=wanted.batch)
 
-    def abort(
-        self, now: Now, sink_id: str, producer: Producer, wanted: CommitSet, answer: Answer
-    ) -> Decision:
+    def abort(self, now: Now, sink_id: str, producer: Producer, wanted: CommitSet) -> Decision:
         """Abort the children of a batch, and of earlier ones, if it is not committed.
 
         Raises `RefusedError`, and `KafkaError(CONCURRENT_TRANSACTIONS)`.
         """
         parent = self._checked(sink_id, producer, wanted)
         check_uncommitted(sink_of(parent), wanted.batch)
-        return self._end_children(now, sink_id, {}, answer, batch=wanted.batch)
+        return self._end_children(now, sink_id, {}, sink_reply(parent), batch=wanted.batch)
 
-    def remove(
-        self, now: Now, sink_id: str, new_producer_id: int, answer: Answer, reserve: Reserve
-    ) -> Decision:
+    def remove(self, now: Now, sink_id: str, new_producer_id: int) -> Decision:
         """Forget a sink. First its run is fenced and its children are aborted: the caller retries.
 
         Arguments as for `begin_run`. Raises `RefusedError(NOT_A_SINK)`, and
@@ -367,15 +332,10 @@ class Sinks:
         if sink.run_id:
             needs_id = needs_producer_id(known.current, None, may_be_old=known.may_be_old)
             if needs_id and new_producer_id == NO_PRODUCER_ID:
-                reserve()
-                return Result()
+                return Result(need=NewProducerId())
             step = with_run(known, "", now.wall_ms, new_producer_id, expires=sink.expires)
-
-            def answer_later(reply: SinkReply) -> None:
-                code = reply.code or ErrorCode.CONCURRENT_TRANSACTIONS
-                answer(SinkReply(ErrorCode(code)))
-
-            return self._end_children(now, sink_id, {sink_id: step}, answer_later)
+            later = SinkReply(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return self._end_children(now, sink_id, {sink_id: step}, later)
         family = self._families.get(sink_id, _Family())
         if any(self.children(sink_id)) or not all(map(self._ids.is_settled, family.children)):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -383,14 +343,7 @@ class Sinks:
         # The sink goes last: until then the caller retries.
         steps = self._forgotten((*family.children, sink_id))
         code = ErrorCode.NONE if sink_id in steps else ErrorCode.CONCURRENT_TRANSACTIONS
-
-        def committed(_: Now) -> None:
-            answer(SinkReply(code))
-
-        def failed(_: Now, code: ErrorCode) -> None:
-            answer(SinkReply(code))
-
-        return self._ids.steps(now, steps, committed, failed)
+        return self._ids.steps(now, steps, SinkReply(code))
 
     def _forgotten(self, names: Iterable[str]) -> Steps:
         """Return tombstones of the first names, as many as one record batch takes; at least one."""
@@ -429,7 +382,7 @@ class Sinks:
         now: Now,
         sink_id: str,
         steps: Steps,
-        answer: Answer,
+        reply: SinkReply,
         batch: int | None = None,
     ) -> Decision:
         """Return the decision that writes `steps` and aborts all other open children.
@@ -450,23 +403,11 @@ class Sinks:
                 if size <= self._set_bytes_max:
                     steps[name] = step
         if not steps:
-            answer(sink_reply(self._ids.transactions[sink_id]))
-            return Result()
+            return Result(reply=reply)
+        left = partial(self._abort_later, sink_id, batch)
+        return self._ids.steps(now, steps, reply, left)
 
-        def committed(now: Now) -> None:
-            answer(sink_reply(self._ids.transactions[sink_id]))
-            for name, step in steps.items():
-                if step is not None and step.state.is_ending:
-                    begun = self._endings.write_markers(name, now)
-                    assert not begun.records, "an open child has partitions"
-            self._abort_later(now, sink_id, batch)
-
-        def failed(_: Now, code: ErrorCode) -> None:
-            answer(SinkReply(code))
-
-        return self._ids.steps(now, steps, committed, failed)
-
-    def _abort_later(self, now: Now, sink_id: str, batch: int | None) -> None:
+    def _abort_later(self, sink_id: str, batch: int | None, now: Now) -> None:
         """Have the timers abort the children that were not part of a decision."""
         for name, _ in self.children(sink_id):
             found = child_id(name)

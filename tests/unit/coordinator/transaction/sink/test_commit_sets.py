@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lakelog.coordinator.transaction.child_ids import child_id
-from lakelog.coordinator.transaction.commit_sets import (
+from lakelog.coordinator.transaction.sink.child_ids import child_id
+from lakelog.coordinator.transaction.sink.commit_sets import (
     FORMER_RUNS_MAX,
     RefusedError,
     batch_committed,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.coordinator.partitioning import partition_for
-from lakelog.coordinator.transaction.child_ids import ChildId, child_id, coordinator_key
+from lakelog.coordinator.transaction.sink.child_ids import ChildId, child_id, coordinator_key
 from sink_setup import Setup
 from transaction_setup import in_virtual_time
 

@@ -10,39 +10,13 @@ them without a gap. The last sequence in the log is therefore the number of its 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
 
-from lakelog.coordinator.transaction.commit_sets import RefusedError
+from lakelog.coordinator.transaction.requests import NO_SEQUENCE, LastSequences, WrittenTo
+from lakelog.coordinator.transaction.sink.commit_sets import RefusedError
 from lakelog.protocol.commit_sets import CommitSet, Refusal
 
-NO_SEQUENCE = -1
 _SEQUENCE_MAX = 0x7FFFFFFF
-
-
-class WrittenTo(NamedTuple):
-    """A partition that a child wrote to, with its identity."""
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-
-
-LastSequences = Mapping[WrittenTo, int]
-"""The last sequence of each open transaction, `NO_SEQUENCE` without one."""
-
-
-class ProducerLogs(Protocol):
-    """The transaction coordinator's access to the producers of partitions on all brokers."""
-
-    def last_sequences(self, places: Sequence[WrittenTo]) -> Awaitable[LastSequences]:
-        """Return the last sequence of each open transaction, as the leaders know it.
-
-        A partition that does not exist has `NO_SEQUENCE`. Raises `KafkaError` if a leader does not
-        answer.
-        """
-        ...
 
 
 def written_to(wanted: CommitSet) -> list[WrittenTo]:

@@ -9,8 +9,8 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.sink import Run, requests
-from lakelog.coordinator.transaction import commit_sets
-from lakelog.coordinator.transaction import sinks as sinks_module
+from lakelog.coordinator.transaction.sink import commit_sets
+from lakelog.coordinator.transaction.sink import sinks as sinks_module
 from lakelog.coordinator.transaction.state import EPOCH_MAX
 from lakelog.protocol.commit_sets import NO_BATCH, Refusal
 from lakelog.records.batch import read_header
@@ -433,7 +433,7 @@ async def test_a_loser_that_begins_during_the_commit_does_not_stay_open(setup: S
     ending = sinks.end(parent, 0, [won])
     task = asyncio.ensure_future(ending)
     (shard,) = setup.coordinator._host.active_shards()
-    while shard._ids.is_settled("daily"):  # noqa: ASYNC110
+    while shard.ids.is_settled("daily"):  # noqa: ASYNC110
         await asyncio.sleep(0)
     adding = setup.coordinator.verify(loser, *child, [ORDERS], add=True)
     assert reason(await task) is None

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.coordinator.transaction.commit_sets import RefusedError
-from lakelog.coordinator.transaction.receipts import (
-    NO_SEQUENCE,
-    WrittenTo,
-    check_records,
-    written_to,
-)
+from lakelog.coordinator.transaction.requests import NO_SEQUENCE, WrittenTo
+from lakelog.coordinator.transaction.sink.commit_sets import RefusedError
+from lakelog.coordinator.transaction.sink.receipts import check_records, written_to
 from lakelog.protocol.commit_sets import CommitSet, Refusal
 from sink_setup import ORDERS, Producer, winner
 

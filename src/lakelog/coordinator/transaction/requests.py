@@ -1,0 +1,123 @@
+"""Requests about transactional ids, and their needs.
+
+A decision may need a producer id, or the ends of logs. Once the need is met, the request is decided
+again, because the state may have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.replies import settle
+from lakelog.coordinator.shard import Now, Reply
+from lakelog.coordinator.transaction.ids import Decision
+from lakelog.coordinator.transaction.producer_id_reservations import (
+    NewProducerId,
+    ProducerIdReservations,
+)
+from lakelog.coordinator.transaction.state import NO_PRODUCER_ID
+from lakelog.runtime.api import Tasks
+
+NO_SEQUENCE = -1
+
+
+class WrittenTo(NamedTuple):
+    """A partition that a child wrote to, with its identity."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+
+
+LastSequences = Mapping[WrittenTo, int]
+"""The last sequence of each open transaction, `NO_SEQUENCE` without one."""
+
+
+class LogEnds(NamedTuple):
+    """A need of a request: the last sequences of open transactions, from the logs."""
+
+    places: list[WrittenTo]
+
+
+class ProducerLogs(Protocol):
+    """The transaction coordinator's access to the producers of partitions on all brokers."""
+
+    def last_sequences(self, places: Sequence[WrittenTo]) -> Awaitable[LastSequences]:
+        """Return the last sequence of each open transaction, as the leaders know it.
+
+        A partition that does not exist has `NO_SEQUENCE`. Raises `KafkaError` if a leader does not
+        answer.
+        """
+        ...
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Request(ABC):
+    """A request about one transactional id.
+
+    future: gets the response.
+    producer_id: reserved for this request, or `NO_PRODUCER_ID`.
+    sequences: last sequences of the winners of a commit set, once the logs have been read.
+    """
+
+    future: Any
+    key: str
+    producer_id: int = NO_PRODUCER_ID
+    sequences: LastSequences | None = None
+
+    @abstractmethod
+    def decide(self, shard: Any, now: Now) -> Decision:
+        """Return the decision, or its need. Raises `KafkaError`."""
+
+    def answer(self, reply: Any) -> None:
+        """Complete the future, unless the caller has cancelled it."""
+        settle(self.future, reply)
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Reply with an error code."""
+        self.answer(code)
+
+
+class Needs:
+    """Meets the needs of requests, and has them decided again."""
+
+    def __init__(
+        self, tasks: Tasks, reservations: ProducerIdReservations, logs: ProducerLogs
+    ) -> None:
+        self._tasks = tasks
+        self._reservations = reservations
+        self._logs = logs
+        self._looking: set[Reply[None]] = set()
+
+    def provide(
+        self, ask: Callable[[Request], None], need: NewProducerId | LogEnds, request: Request
+    ) -> None:
+        """Begin to meet the need, and then `ask` the request again, or refuse it."""
+        if isinstance(need, LogEnds):
+            looking = self._look(ask, need, request)
+            task = self._tasks.spawn(looking, name=f"records of {request.key}")
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+        else:
+            decide = partial(_decide_with, ask, request)
+            self._reservations.reserve(request.key, decide, request.refuse)
+
+    async def _look(self, ask: Callable[[Request], None], need: LogEnds, request: Request) -> None:
+        try:
+            request.sequences = await self._logs.last_sequences(need.places)
+        except (KafkaError, OSError):
+            # Retriable: a leader is being elected, or its broker starts again.
+            request.refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        else:
+            ask(request)
+
+
+def _decide_with(ask: Callable[[Request], None], request: Request, producer_id: int) -> None:
+    request.producer_id = producer_id
+    ask(request)

@@ -1,0 +1,176 @@
+"""Requests about sinks: one method for each, which returns a future and does not raise."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.replies import answered, settle
+from lakelog.coordinator.shard import Now, Reply, Result
+from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.ids import Decision
+from lakelog.coordinator.transaction.requests import Request
+from lakelog.coordinator.transaction.sink.commit_sets import RefusedError
+from lakelog.coordinator.transaction.sink.reply import SinkReply, sink_reply
+from lakelog.coordinator.transaction.sink.sinks import Sinks
+from lakelog.coordinator.transaction.state import Sink, Transaction
+from lakelog.coordinator.transaction.transitions import Producer
+from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet, SinkRun
+from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.runtime.api import Tasks
+
+BATCH_END = 1 << 62
+TEXT_MAX = 256
+"""Longest query id or run id, in characters."""
+
+
+class _Shard(Protocol):
+    @property
+    def sinks(self) -> Sinks: ...
+
+    @property
+    def transactions(self) -> Mapping[str, Transaction]: ...
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _SinkRequest(Request):
+    respond: Callable[[SinkReply], Any]
+
+    @abstractmethod
+    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
+        """Return the decision, or its need. Raises `KafkaError`."""
+
+    def decide(self, shard: _Shard, now: Now) -> Decision:
+        """Return the decision; the reply to a refusal has its reason and the control record."""
+        try:
+            return self.decide_in(shard.sinks, now)
+        except RefusedError as error:
+            return Result(reply=_refusal(shard, self.key, error))
+
+    def answer(self, reply: SinkReply) -> None:
+        settle(self.future, self.respond(reply))
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(SinkReply(code))
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _BeginRun(_SinkRequest):
+    run: SinkRun
+    timeout_ms: int
+
+    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
+        return sinks.begin_run(now, self.key, self.run, self.timeout_ms, self.producer_id)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _OpenChild(_SinkRequest):
+    parent: Producer
+    timeout_ms: int
+
+    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
+        return sinks.open_child(now, self.key, self.parent, self.timeout_ms, self.producer_id)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _EndBatch(_SinkRequest):
+    producer: Producer
+    wanted: CommitSet
+    commits: bool
+
+    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
+        if self.commits:
+            return sinks.commit(now, self.key, self.producer, self.wanted, self.sequences)
+        return sinks.abort(now, self.key, self.producer, self.wanted)
+
+
+class _Remove(_SinkRequest):
+    __slots__ = ()
+
+    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
+        return sinks.remove(now, self.key, self.producer_id)
+
+
+class SinkRequests:
+    """The sinks coordinated by this broker.
+
+    Args:
+        ask: has the shard of a request's key decide it.
+    """
+
+    def __init__(
+        self, ask: Callable[[Request], None], tasks: Tasks, config: TransactionConfig
+    ) -> None:
+        self._ask = ask
+        self._tasks = tasks
+        self._config = config
+
+    def initialise(self, request: InitProducerIdRequest) -> Reply[InitProducerIdResponse]:
+        """Decide InitProducerId with a run or a parent: a sink's run, or a child, begins."""
+        name = request.transactional_id or ""
+        timeout_ms, run, parent = request.transaction_timeout_ms, request.run, request.parent
+        respond = SinkReply.initialised
+        if not 0 < timeout_ms <= self._config.timeout_max_ms:
+            code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+            return answered(self._tasks, respond(SinkReply(code)))
+        future = self._tasks.future()
+        asked: Request
+        if run is None:
+            assert parent is not None
+            producer = Producer(parent.producer_id, parent.producer_epoch)
+            asked = _OpenChild(
+                future=future, key=name, respond=respond, parent=producer, timeout_ms=timeout_ms
+            )
+        else:
+            is_valid = _is_text(run.query_id) and _is_text(run.run_id)
+            if parent is not None or "/" in name or not (is_valid and 0 <= run.batch < BATCH_END):
+                return answered(self._tasks, respond(SinkReply(ErrorCode.INVALID_REQUEST)))
+            asked = _BeginRun(
+                future=future, key=name, respond=respond, run=run, timeout_ms=timeout_ms
+            )
+        self._ask(asked)
+        return future
+
+    def end(self, request: EndTxnRequest) -> Reply[EndTxnResponse]:
+        """Decide EndTxn with a commit set, or the removal of a sink."""
+        name, wanted, respond = request.transactional_id, request.commit_set, SinkReply.ended
+        future = self._tasks.future()
+        if request.removes_sink:
+            self._ask(_Remove(future=future, key=name, respond=respond))
+            return future
+        assert wanted is not None
+        if not _is_valid(wanted, is_commit=request.committed):
+            return answered(self._tasks, respond(SinkReply(ErrorCode.INVALID_REQUEST)))
+        self._ask(
+            _EndBatch(
+                future=future,
+                key=name,
+                respond=respond,
+                producer=Producer(request.producer_id, request.producer_epoch),
+                wanted=wanted,
+                commits=request.committed,
+            )
+        )
+        return future
+
+
+def _refusal(shard: _Shard, name: str, error: RefusedError) -> SinkReply:
+    current = shard.transactions.get(name)
+    state = None
+    if current is not None and isinstance(current.part, Sink):
+        state = sink_reply(current).sink
+    return SinkReply(error.code, sink=state, refused=error.refused)
+
+
+def _is_valid(wanted: CommitSet, *, is_commit: bool) -> bool:
+    if not 0 <= wanted.batch < BATCH_END or len(wanted.content) > CONTENT_BYTES_MAX:
+        return False
+    return is_commit or not wanted.winners
+
+
+def _is_text(text: str) -> bool:
+    return 0 < len(text) <= TEXT_MAX

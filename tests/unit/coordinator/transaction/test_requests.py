@@ -1,0 +1,58 @@
+"""Requests with needs, which are decided again once these are met."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.transaction.ids import Decision
+from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
+from lakelog.coordinator.transaction.requests import NO_SEQUENCE, LogEnds, Request, WrittenTo
+from lakelog.coordinator.transaction.shard import TransactionShard
+from lakelog.coordinator.transaction.state import NO_PRODUCER_ID
+from transaction_setup import Setup, in_virtual_time
+
+PLACE = WrittenTo("orders", 0, 1000, 0)
+
+
+class _Needy(Request):
+    """Needs a producer id, and then the end of a log."""
+
+    decided = 0
+
+    def decide(self, _: TransactionShard, __: Now) -> Decision:
+        self.decided += 1
+        if self.producer_id == NO_PRODUCER_ID:
+            return Result(need=NewProducerId())
+        if self.sequences is None:
+            return Result(need=LogEnds([PLACE]))
+        return Result(reply=(self.producer_id, self.sequences))
+
+
+@in_virtual_time()
+async def test_a_request_is_decided_again_once_its_need_is_met(setup: Setup) -> None:
+    request = _Needy(future=setup.tasks.future(), key="t")
+    setup.coordinator._host.ask(request)
+    assert not request.future.done()
+    assert await request.future == (1000, {PLACE: NO_SEQUENCE})
+    assert request.decided == 3
+
+
+@in_virtual_time()
+async def test_a_request_whose_need_cannot_be_met_is_refused(setup: Setup) -> None:
+    setup.producer_logs.fails = True
+    request = _Needy(future=setup.tasks.future(), key="t")
+    setup.coordinator._host.ask(request)
+    assert await request.future is ErrorCode.CONCURRENT_TRANSACTIONS
+    setup.gives_producer_ids = False
+    request = _Needy(future=setup.tasks.future(), key="t")
+    setup.coordinator._host.ask(request)
+    assert await request.future is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@in_virtual_time()
+async def test_a_shard_that_is_unloaded_meanwhile_decides_nothing(setup: Setup) -> None:
+    request = _Needy(future=setup.tasks.future(), key="t")
+    setup.coordinator._host.ask(request)
+    setup.coordinator.unload_partition(0)
+    assert await request.future is ErrorCode.NOT_COORDINATOR
+    assert request.decided == 1
