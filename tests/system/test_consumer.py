@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.client.consumer import Consumer, FetchLimits, fetcher
 from lakelog.client.producer import Producer
+from waiting import eventually
 
 
 def test_a_broker_that_fell_silent_is_asked_again_on_another_connection(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from broker_process import eventually
 from client_apis import CLIENT_APIS
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
@@ -22,6 +21,7 @@ from lakelog.protocol.list_offsets import (
 )
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.wire.codec import decode
+from waiting import eventually
 from wire_client import (
     WireClient,
     batch_of,

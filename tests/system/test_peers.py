@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
+from waiting import eventually
 
 ANSWERED = 'lakelog_request_duration_seconds_count{api="DescribeCluster"}'
 

@@ -8,7 +8,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from broker_process import LAKELOG, BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerProcess
+from waiting import eventually
 
 
 def _run(*arguments: str) -> str:
