@@ -43,6 +43,10 @@ demo-cluster: setup java ## Kill brokers and a ZooKeeper server under load, and 
 # The unit tests sync thousands of small files. In memory they do not wait for a device.
 MEMORY := $(shell [ -w /dev/shm ] && echo /dev/shm || echo $${TMPDIR:-/tmp})
 
+# $(call stage,NAME,COMMAND) runs a command and prints its time.
+stage = @echo '$(2)'; begun=$$(date +%s); $(2); status=$$?; \
+	  echo "stage $(1): $$(($$(date +%s) - begun)) s"; exit $$status
+
 check: setup ## Format, lint, types, layers and unit tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -51,22 +55,29 @@ check: setup ## Format, lint, types, layers and unit tests
 
 # mypy has one process, which takes half a minute without its cache.
 types:
-	$(BIN)/mypy
+	$(call stage,types,$(BIN)/mypy)
 
 units:
-	TMPDIR=$(MEMORY) $(BIN)/pytest -q -n auto --dist loadgroup -m "not java" tests/unit tests/contract
+	$(call stage,units,TMPDIR=$(MEMORY) $(BIN)/pytest -q -n auto --dist loadgroup $(SLOWEST) \
+	  -m "not java" tests/unit tests/contract)
 
 # Each file in one of two processes, the long files first. More would want too much memory.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 # kafka-python and aiokafka leave most errors of a restart to applications: `make moving`.
 PATIENT := not kafka-python and not aiokafka
+MOVING := --moving-leaders -m moving -k "$(PATIENT)" tests/clients
+
+# Not in `make check`: times of fixtures cost a tenth of the time of the unit tests.
+test: export SLOWEST := --durations=20
 
 test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
-	$(BIN)/pytest -q -n 2 -m "(histories or long) and not java" --long tests/unit tests/contract
-	$(BIN)/pytest -q -m java tests/unit tests/contract
-	$(BIN)/pytest -q --moving-leaders -m moving -k "$(PATIENT)" tests/clients
-	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests --ignore=tests/unit --ignore=tests/contract
+	$(call stage,histories,$(BIN)/pytest -q -n 2 $(SLOWEST) -m "(histories or long) and not java" \
+	  --long tests/unit tests/contract)
+	$(call stage,java,$(BIN)/pytest -q $(SLOWEST) -m java tests/unit tests/contract)
+	$(call stage,moving,$(BIN)/pytest -q $(SLOWEST) $(MOVING))
+	$(call stage,processes,$(BIN)/pytest -q $(SLOWEST) $(SIDE_BY_SIDE) tests --ignore=tests/unit \
+	  --ignore=tests/contract)
 
 conformance: setup maven ## Answers as Apache Kafka gives them; each feature by several clients
 	$(BIN)/pytest -q --every-version tests/conformance tests/clients tests/oracle
