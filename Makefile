@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo demo-cluster check types units test conformance moving fuzz sim planted prove mutants endurance torture libraries kills readers bench clean
+.PHONY: help setup java maven demo demo-cluster check types units test conformance moving shake fuzz sim planted prove mutants endurance torture libraries kills readers bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -84,6 +84,16 @@ conformance: setup maven ## Answers as Apache Kafka gives them; each feature by 
 
 moving: setup maven ## All clients against three brokers that are restarted in turn
 	$(BIN)/pytest -q --moving-leaders tests/clients
+
+# Processes that wait for each other: kills, restarts, failovers, moving leaders, and Spark's sinks
+# and followers. The other tests have one broker that stays, or virtual time.
+SHAKEN := tests/system tests/endurance/test_kills.py tests/torture/test_short_run.py \
+  $(wildcard tests/spark/test_sink*.py) tests/spark/test_archive_kills.py \
+  tests/spark/test_broker_restart.py tests/spark/test_full_disk.py tests/spark/test_sync_enabled.py
+
+shake: setup maven ## Tests of processes beside 8 busy ones, with pauses of brokers (ROUNDS=3 SEED=1 TESTS=)
+	PYTHONPATH=tests $(BIN)/python -m shaking --busy 8 --rounds $(or $(ROUNDS),3) \
+	  --seed $(or $(SEED),1) $(if $(TESTS),'$(TESTS)','$(SIDE_BY_SIDE) $(SHAKEN)' '$(MOVING)')
 
 fuzz: setup ## A million damaged frames, 50,000 over TCP, and 2,000 connections that stall (SEED=1)
 	$(BIN)/pytest -q -n 2 -rP tests/fuzz/test_in_process.py --fuzz-frames=1000000 \

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from shaking import pauses
 from waiting import EventTimeoutError, eventually
 
 LAKELOG = str(Path(sys.executable).parent / "lakelog")
@@ -112,6 +113,7 @@ class BrokerProcess:
                 stderr=log,
                 env=os.environ | {"NO_COLOR": "1", "COLUMNS": "400"},
             )
+        pauses.note(self._process.pid)
         return self
 
     def _reserved_port(self) -> int:
@@ -170,6 +172,15 @@ class BrokerProcess:
             self._process.wait()
             self._process = None
         atexit.unregister(self.kill)
+
+    def pause(self) -> None:
+        """Send SIGSTOP: the broker does nothing until `resume`, and its connections stay."""
+        pauses.spare(self.pid)
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def stop(self, *, clean: bool = True) -> None:
         """SIGTERM, and an orderly end is expected.
