@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo demo-cluster check types units test conformance moving fuzz sim planted prove mutants endurance torture libraries kills readers bench clean
+.PHONY: help setup java maven demo demo-cluster check types units test conformance moving shake fuzz sim planted prove mutants endurance torture libraries kills readers bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,10 @@ demo-cluster: setup java ## Kill brokers and a ZooKeeper server under load, and 
 # The unit tests sync thousands of small files. In memory they do not wait for a device.
 MEMORY := $(shell [ -w /dev/shm ] && echo /dev/shm || echo $${TMPDIR:-/tmp})
 
+# $(call stage,NAME,COMMAND) runs a command and prints its time.
+stage = @echo '$(2)'; begun=$$(date +%s); $(2); status=$$?; \
+	  echo "stage $(1): $$(($$(date +%s) - begun)) s"; exit $$status
+
 check: setup ## Format, lint, types, layers and unit tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -51,28 +55,45 @@ check: setup ## Format, lint, types, layers and unit tests
 
 # mypy has one process, which takes half a minute without its cache.
 types:
-	$(BIN)/mypy
+	$(call stage,types,$(BIN)/mypy)
 
 units:
-	TMPDIR=$(MEMORY) $(BIN)/pytest -q -n auto --dist loadgroup -m "not java" tests/unit tests/contract
+	$(call stage,units,TMPDIR=$(MEMORY) $(BIN)/pytest -q -n auto --dist loadgroup $(SLOWEST) \
+	  -m "not java" tests/unit tests/contract)
 
 # Each file in one of two processes, the long files first. More would want too much memory.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 # kafka-python and aiokafka leave most errors of a restart to applications: `make moving`.
 PATIENT := not kafka-python and not aiokafka
+MOVING := --moving-leaders -m moving -k "$(PATIENT)" tests/clients
+
+# Not in `make check`: times of fixtures cost a tenth of the time of the unit tests.
+test: export SLOWEST := --durations=20
 
 test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
-	$(BIN)/pytest -q -n 2 -m "(histories or long) and not java" --long tests/unit tests/contract
-	$(BIN)/pytest -q -m java tests/unit tests/contract
-	$(BIN)/pytest -q --moving-leaders -m moving -k "$(PATIENT)" tests/clients
-	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests --ignore=tests/unit --ignore=tests/contract
+	$(call stage,histories,$(BIN)/pytest -q -n 2 $(SLOWEST) -m "(histories or long) and not java" \
+	  --long tests/unit tests/contract)
+	$(call stage,java,$(BIN)/pytest -q $(SLOWEST) -m java tests/unit tests/contract)
+	$(call stage,moving,$(BIN)/pytest -q $(SLOWEST) $(MOVING))
+	$(call stage,processes,$(BIN)/pytest -q $(SLOWEST) $(SIDE_BY_SIDE) tests --ignore=tests/unit \
+	  --ignore=tests/contract)
 
 conformance: setup maven ## Answers as Apache Kafka gives them; each feature by several clients
 	$(BIN)/pytest -q --every-version tests/conformance tests/clients tests/oracle
 
 moving: setup maven ## All clients against three brokers that are restarted in turn
 	$(BIN)/pytest -q --moving-leaders tests/clients
+
+# Processes that wait for each other: kills, restarts, failovers, moving leaders, and Spark's sinks
+# and followers. The other tests have one broker that stays, or virtual time.
+SHAKEN := tests/system tests/endurance/test_kills.py tests/torture/test_short_run.py \
+  $(wildcard tests/spark/test_sink*.py) tests/spark/test_archive_kills.py \
+  tests/spark/test_broker_restart.py tests/spark/test_full_disk.py tests/spark/test_sync_enabled.py
+
+shake: setup maven ## Tests of processes beside 8 busy ones, with pauses of brokers (ROUNDS=3 SEED=1 TESTS=)
+	PYTHONPATH=tests $(BIN)/python -m shaking --busy 8 --rounds $(or $(ROUNDS),3) \
+	  --seed $(or $(SEED),1) $(if $(TESTS),'$(TESTS)','$(SIDE_BY_SIDE) $(SHAKEN)' '$(MOVING)')
 
 fuzz: setup ## A million damaged frames, 50,000 over TCP, and 2,000 connections that stall (SEED=1)
 	$(BIN)/pytest -q -n 2 -rP tests/fuzz/test_in_process.py --fuzz-frames=1000000 \

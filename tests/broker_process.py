@@ -14,20 +14,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-T = TypeVar("T")
+from shaking import pauses
+from waiting import EventTimeoutError, eventually
 
 LAKELOG = str(Path(sys.executable).parent / "lakelog")
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
-EVENT_TIMEOUT_S = 60.0
-"""Deadline of an awaited event on a machine with much other work; no test sleeps for it."""
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
 
 _TIMING_EVENTS = {"loop_held_up", "slow_request"}
@@ -115,6 +113,7 @@ class BrokerProcess:
                 stderr=log,
                 env=os.environ | {"NO_COLOR": "1", "COLUMNS": "400"},
             )
+        pauses.note(self._process.pid)
         return self
 
     def _reserved_port(self) -> int:
@@ -136,17 +135,20 @@ class BrokerProcess:
 
     def await_ready(self) -> Self:
         """Wait for the ready line of a launched process."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while (match := _READY.search(self.log())) is None:
-            assert self._process is not None
-            if self._process.poll() is not None:
-                raise self._failure(f"ended with {self._process.returncode} before it was ready")
-            if time.monotonic() > deadline:
-                self.kill()
-                raise self._failure(f"was not ready after {START_TIMEOUT_S} s")
-            time.sleep(0.01)
-        self.port = int(match[2])
+        try:
+            self.port = eventually(self._port_if_ready, START_TIMEOUT_S, every_s=0.01)
+        except EventTimeoutError:
+            self.kill()
+            raise self._failure(f"was not ready after {START_TIMEOUT_S} s") from None
         return self
+
+    def _port_if_ready(self) -> int | None:
+        assert self._process is not None
+        if (match := _READY.search(self.log())) is not None:
+            return int(match[2])
+        if self._process.poll() is not None:
+            raise self._failure(f"ended with {self._process.returncode} before it was ready")
+        return None
 
     def has_ended(self) -> bool:
         """Return whether the process has ended by itself since its start."""
@@ -170,6 +172,15 @@ class BrokerProcess:
             self._process.wait()
             self._process = None
         atexit.unregister(self.kill)
+
+    def pause(self) -> None:
+        """Send SIGSTOP: the broker does nothing until `resume`, and its connections stay."""
+        pauses.spare(self.pid)
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def stop(self, *, clean: bool = True) -> None:
         """SIGTERM, and an orderly end is expected.
@@ -217,15 +228,3 @@ class BrokerProcess:
 def whole_lines(log: str) -> list[str]:
     """Return the lines of a log without the last one while it is still being written."""
     return log.split("\n")[:-1]
-
-
-def eventually(
-    condition: Callable[[], T | None], timeout_s: float = EVENT_TIMEOUT_S, what: str = ""
-) -> T:
-    """Polls `condition()` until it is true, and returns its value; fails at the deadline."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what or condition} was not so after {timeout_s} s: {value!r}")
-        time.sleep(0.02)
-    return value

@@ -18,6 +18,7 @@ from broker_process import BrokerProcess
 from file_oracle import check_data_folder
 from moving_cluster import moving_cluster
 from replica_oracle import check_replicas
+from shaking import pauses
 
 _LONGEST = (
     "test_short_run.py",
@@ -171,6 +172,18 @@ def device_path() -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="lakelog-test-") as path:
         yield Path(path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shaken(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Pause the brokers of this process at random, if `make shake` asks for it."""
+    if pauses.VARIABLE not in os.environ:
+        yield
+        return
+    worker = getattr(request.config, "workerinput", {}).get("workerid", "")
+    with pauses.Shaker(f"{os.environ[pauses.VARIABLE]} {worker}") as shaker:
+        yield
+    print(f"shaken: {shaker.pauses} pauses of brokers")
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,12 @@ import os
 import socket
 import struct
 import subprocess
-import time
 from pathlib import Path
 from typing import Self
 
 import kafka_jars
 from lakelog.cli.local_cluster.ports import free_ports
+from waiting import eventually
 
 START_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 60.0
@@ -74,12 +74,11 @@ class KafkaProcess:
                 cwd=self._folder,
                 env=os.environ | {"JDK_JAVA_OPTIONS": _SMALL_JVM},
             )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self._end()
-                raise AssertionError(f"Kafka did not start: {self._last_words()}")
-            time.sleep(0.05)
+        try:
+            eventually(self._is_ready, START_TIMEOUT_S, self._last_words)
+        except AssertionError:
+            self._end()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -96,6 +95,11 @@ class KafkaProcess:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self._last_words()
+        return self._answers()
+
     def _answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=60) as sock:
@@ -105,7 +109,8 @@ class KafkaProcess:
             return False
 
     def _last_words(self) -> str:
-        return (self._folder / "out.log").read_text(errors="replace")[-2000:]
+        log = (self._folder / "out.log").read_text(errors="replace")
+        return f"Apache Kafka's start, of which it said {log[-2000:]}"
 
     def _end(self) -> None:
         process, self._process = self._process, None

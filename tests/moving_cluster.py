@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lakelog.testing.broker_cluster import Cluster, cluster
 from lakelog.testing.broker_process import Setting
+from shaking import pauses
 
 BROKERS = 3
 _PAUSE_S = 1.0
@@ -62,6 +63,7 @@ class Mover:
                 if self._ending.wait(_PAUSE_S):
                     return
                 broker.restart()
+                pauses.note(broker.pid)
                 self.cluster.await_in_sync()
                 self.restarts += 1
         except Exception as error:  # noqa: BLE001 - raised by `check`

@@ -13,6 +13,7 @@ from lakelog.protocol.commit_sets import NO_BATCH, Refusal, Winner
 from lakelog.protocol.end_txn import EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdResponse
 from transaction_setup import BUMPING, Producer, Setup
+from waiting import until
 
 R = TypeVar("R", InitProducerIdResponse, EndTxnResponse)
 
@@ -128,12 +129,10 @@ class Sinks:
     async def stable(self) -> list[str]:
         """Wait until no transaction is open in the partitions; return the visible records."""
         markers = self.setup.markers
-        for _ in range(400):
-            if all(each.is_stable for each in markers.partitions.values()):
-                break
-            await asyncio.sleep(0.5)
+        await until(
+            lambda: all(each.is_stable for each in markers.partitions.values()), 200.0, every_s=0.5
+        )
         places = sorted(markers.partitions)
-        assert all(markers.partitions[place].is_stable for place in places)
         return [value for place in places for value in markers.partitions[place].visible]
 
 
@@ -144,12 +143,12 @@ def winner(name: str, child: Producer, counts: dict[TopicPartition, int]) -> Win
 
 async def again(ask: Callable[[], Awaitable[R]]) -> R:
     """Repeat a request while its error is retriable, as the client does."""
-    for _ in range(1000):
+
+    async def final() -> R | None:
         answer = await ask()
-        if not ErrorCode(answer.error_code).retriable:
-            return answer
-        await asyncio.sleep(0.05)
-    raise AssertionError("retriable errors for ever")
+        return None if ErrorCode(answer.error_code).retriable else answer
+
+    return await until(final, 1000.0, "no retriable error", every_s=0.05)
 
 
 def reason(answer: InitProducerIdResponse | EndTxnResponse) -> Refusal | None:

@@ -33,11 +33,13 @@ from lakelog.runtime.aio import AsyncioTasks
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
 from virtual_time import run_in_virtual_time
+from waiting import until
 
 T = TypeVar("T")
 
 CLASSIC, BUMPING = TransactionVersion.CLASSIC, TransactionVersion.BUMPING
 TIMEOUT_MS = 60_000
+_VIRTUAL_S_MAX = 3600.0
 
 
 @dataclass
@@ -269,12 +271,15 @@ class Setup:
 
     async def ready(self, transactional_id: str = "t", **settings: Any) -> Producer:
         """Send InitProducerId, and retry retriable errors as a client does."""
-        while True:
+
+        async def done() -> Producer | None:
             answer = await self.init(transactional_id, **settings)
             if answer.code is ErrorCode.NONE:
                 return Producer(answer.producer_id, answer.producer_epoch)
             assert answer.code.retriable, answer
-            await asyncio.sleep(0.05)
+            return None
+
+        return await until(done, _VIRTUAL_S_MAX, "a producer id", every_s=0.05)
 
     async def with_epoch(self, epoch: int) -> Producer:
         """Return a producer with this epoch, as after 32,000 transactions."""
@@ -333,8 +338,12 @@ class Setup:
 
     async def settled(self, transactional_id: str = "t") -> str:
         """Wait for the end of the transaction; return the state."""
-        while self.state(transactional_id) not in ("CompleteCommit", "CompleteAbort", "Empty"):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        await until(
+            lambda: self.state(transactional_id) in ("CompleteCommit", "CompleteAbort", "Empty"),
+            _VIRTUAL_S_MAX,
+            lambda: f"the end of a transaction, which is {self.state(transactional_id)}",
+            every_s=0.05,
+        )
         return self.state(transactional_id)
 
 

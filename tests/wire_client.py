@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
-from broker_process import eventually
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -25,6 +24,7 @@ from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, Topic
 from lakelog.records.batch import BatchHeader, iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.wire.framing import decode_response, encode_request
+from waiting import eventually
 
 TIMEOUT_S = 60.0
 FOREVER_MS = 600_000

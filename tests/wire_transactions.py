@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_process import eventually
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -17,6 +16,7 @@ from lakelog.protocol.add_partitions_to_txn import (
 from lakelog.protocol.end_txn import EndTxnRequest
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from waiting import eventually
 from wire_client import WireClient, batch_of, produce_request
 
 ADD_VERSION = 3

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import closing
 
 from clients.adapters.api import Client, Consumer, Received
-
-TIMEOUT_S = 60.0
+from waiting import eventually
 
 
 def poll_count(consumer: Consumer, count: int) -> list[Received]:
     """Exactly `count` records, in the order received."""
     received: list[Received] = []
-    deadline = time.monotonic() + TIMEOUT_S
-    while len(received) < count:
-        received += consumer.poll(0.2)
-        assert time.monotonic() < deadline, f"{len(received)} of {count} records came"
+
+    def have_come() -> bool:
+        received.extend(consumer.poll(0.2))
+        return len(received) >= count
+
+    eventually(have_come, what=lambda: f"{count} records, of which {len(received)} came")
     received += consumer.poll(0.1)
     assert len(received) == count, f"{len(received)} records, not {count}"
     return received

@@ -6,9 +6,9 @@ from contextlib import closing
 
 import pytest
 
-from broker_process import eventually
 from clients.adapters.api import Admin, Client, Sent
 from clients.reading import poll_count, read
+from waiting import eventually
 from wire_client import WireClient, host_and_port, topic_id_of
 
 

@@ -24,9 +24,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType
 
-from broker_process import eventually
 from clients.adapters.patient import own_admin, patiently
 from kafka_jars import java_command
+from waiting import eventually
 from wire_client import (
     PRODUCE_VERSION,
     WireClient,

@@ -10,7 +10,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from clients.adapters.aio import Aio
 from clients.adapters.api import Client, Received, Sent
 from clients.adapters.confluent import Confluent
@@ -18,6 +18,7 @@ from clients.adapters.kafka_python import KafkaPython
 from clients.adapters.own import Own
 from file_oracle import check_data_folder
 from lakelog.storage.checkpoint import decode_offsets
+from waiting import eventually
 
 EAGER = {
     "cleanup.policy": "compact",
@@ -165,11 +166,15 @@ def test_offsets_of_groups_are_compacted_too(tmp_path: Path) -> None:
             admin.create_topic("committed", 1)
         client.produce("committed", [Sent(b"%d" % number) for number in range(30)])
         with closing(client.consumer("group", "committed")) as consumer:
-            consumed = 0
-            while consumed < 30:
+            consumed: list[Received] = []
+
+            def has_committed_all() -> bool:
                 if records := consumer.poll(1.0):
-                    consumed += len(records)
+                    consumed.extend(records)
                     consumer.commit()
+                return len(consumed) >= 30
+
+            eventually(has_committed_all)
             with closing(client.admin()) as admin:
                 admin.alter_topic_config("__consumer_offsets", {"internal.segment.bytes": "2000"})
             for offset in range(30):

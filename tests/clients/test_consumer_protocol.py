@@ -12,13 +12,14 @@ import pytest
 from confluent_kafka import admin as rd
 from confluent_kafka.admin import ConsumerGroupDescription
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from clients.adapters.aio import Aio
 from clients.adapters.api import Client, Sent
 from clients.adapters.confluent import TIMEOUT_S, Confluent, ConfluentConsumerProtocol
 from clients.adapters.kafka_python import KafkaPython
 from clients.group_member import GroupMember
 from clients.reading import poll_count
+from waiting import eventually
 
 PARTITIONS = 6
 QUICK = {

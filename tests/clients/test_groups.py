@@ -9,12 +9,12 @@ import kafka
 import pytest
 from kafka.errors import OffsetMetadataTooLargeError
 
-from broker_process import eventually
 from clients.adapters.aio import AioAdmin
 from clients.adapters.api import Admin, Client, Sent
 from clients.adapters.patient import own_admin, patiently
 from clients.group_member import GroupMember
 from clients.reading import poll_count
+from waiting import eventually
 
 
 def _shares(members: list[GroupMember]) -> list[list[int]]:

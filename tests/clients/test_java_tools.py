@@ -9,10 +9,11 @@ import uuid
 
 import pytest
 
-from broker_process import LAKELOG, eventually
+from broker_process import LAKELOG
 from clients.adapters.api import Sent
 from clients.adapters.confluent import Confluent
 from kafka_jars import java_command
+from waiting import eventually
 
 pytestmark = pytest.mark.java
 

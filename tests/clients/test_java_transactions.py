@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from clients.adapters.own import OwnAdmin
 from clients.adapters.patient import own_admin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
@@ -20,6 +20,7 @@ from clients.test_java_tools import TOOLS, Tools
 from lakelog.client.producer import TransactionalProducer
 from lakelog.client.sink import Sink, SinkProducer
 from lakelog.coordinator.transaction.state import TransactionState
+from waiting import eventually
 from wire_client import WireClient, batch_of, produce_request
 
 pytestmark = pytest.mark.java

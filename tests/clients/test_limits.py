@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import admin as rd
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from clients.adapters.confluent import TIMEOUT_S, Confluent
+from waiting import eventually
 
 SETTINGS = {
     "group.max.size": "1",

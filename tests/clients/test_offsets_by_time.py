@@ -16,12 +16,13 @@ from confluent_kafka.admin import OffsetSpec as RdOffsetSpec
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from clients.adapters.api import Sent
 from clients.adapters.confluent import Confluent
 from clients.adapters.kafka_python import KafkaPython
 from clients.adapters.patient import own_admin, patiently
 from clients.adapters.transactions import ConfluentTransactional
+from waiting import eventually
 
 TIMEOUT_S = 60.0
 START_MS = (int(time.time()) - 3600) * 1000

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from broker_process import LAKELOG, eventually
+from broker_process import LAKELOG
 from clients.adapters.patient import own_admin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, UNCOMMITTED, ConfluentTransactional
 from lakelog.client import cluster
@@ -19,6 +19,7 @@ from lakelog.client.consumer import Consumer, PartitionReader
 from lakelog.client.errors import ClientError, OffsetOutOfRangeError
 from lakelog.client.offsets import LATEST
 from lakelog.records.record import decode_records
+from waiting import eventually
 
 _LIMIT = 1 << 20
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from broker_process import eventually
 from clients.adapters.patient import leaving, own_admin
 from clients.adapters.transactions import (
     COMMITTED,
@@ -23,6 +22,7 @@ from clients.adapters.transactions import (
     read_all,
 )
 from lakelog.client.admin import Admin
+from waiting import eventually
 
 Make = Callable[..., Transactional]
 SHORT_MS = 20_000

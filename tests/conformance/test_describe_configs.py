@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker_process import eventually
 from conformance.config_differences import DEFAULTS, MODES, NEWER, OLDER, TYPES
 from conformance.pair import Pair
 from kafka_process import PROPERTIES
@@ -16,6 +15,7 @@ from lakelog.protocol.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from waiting import eventually
 from wire_client import WireClient, create_topic
 
 pytestmark = pytest.mark.java

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from broker_process import eventually
 from client_apis import CLIENT_APIS
 from conformance.case import World, made
 from lakelog.base.errors import ErrorCode
@@ -18,6 +16,7 @@ from lakelog.protocol.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from lakelog.protocol.sync_group import SyncGroupRequest
+from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, described, produce, topic_id_of
 
 SERVED = {api.name for api in CLIENT_APIS.values()}
@@ -100,12 +99,17 @@ def _consumer(client: WireClient, topics: list[str]) -> tuple[str, int]:
         member_epoch: int = answer.member_epoch
         return member_epoch
 
+    def next_epoch(before: int, subscription: list[str]) -> int:
+        epoch = beat(before, subscription)
+        return epoch if epoch != before else eventually(lambda: new_epoch(before), what="an epoch")
+
+    def new_epoch(before: int) -> int | None:
+        epoch = beat(before, None)
+        return epoch if epoch != before else None
+
     epoch = 0
     for subscription in (topics[:1], topics, [*topics, "no-such-topic"]):
-        before, epoch = epoch, beat(epoch, subscription)
-        while epoch == before:
-            time.sleep(0.05)
-            epoch = beat(before, None)
+        epoch = next_epoch(epoch, subscription)
     return _CONSUMER, epoch
 
 

@@ -7,6 +7,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
     Change,
     ControllerTerm,
+    LogRead,
     MetadataBatch,
     MetadataStore,
     Outcome,
@@ -37,6 +39,7 @@ from lakelog.runtime.posix import SystemClock, SystemRandom
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
 from simulator.engine.tasks import SimulatedTasks
+from waiting import until
 
 WRITER = b"writer-aaaaaaaaa"
 OTHER = b"writer-bbbbbbbbb"
@@ -225,16 +228,19 @@ async def _started(variant: Variant, path: Path) -> AsyncIterator[Cluster]:
         await cluster.stop()
 
 
+async def _read(store: MetadataStore, start: int, count: int) -> LogRead | None:
+    read = await store.read(start)
+    return read if len(read.entries) >= count else None
+
+
 def test_entries_are_read_in_order_from_any_index(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         for index in range(5):
             payload = b"%d" % index
             assert await cluster.append(index + 1, index, payload=payload) is Outcome.DONE
         for start in range(6):
-            read = await cluster.second.read(start)
-            async with asyncio.timeout(60):
-                while len(read.entries) < 5 - start:  # of another handle, seen at some time
-                    read = await cluster.second.read(start)
+            # Entries of another handle are seen at some time.
+            read = await until(partial(_read, cluster.second, start, 5 - start))
             assert read.snapshot is None
             assert [(entry.index, entry.payload) for entry in read.entries] == [
                 (index, b"%d" % index) for index in range(start, 5)

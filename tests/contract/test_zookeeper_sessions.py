@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import secrets
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
 from lakelog.metadata.store.zookeeper.session import Create, Put, Session
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock, SystemRandom
+from waiting import until
 
 pytestmark = [pytest.mark.xdist_group("zookeeper"), pytest.mark.java]
 VERSIONS = (zookeeper_ensemble.NEWEST, zookeeper_ensemble.OLDEST)
@@ -75,12 +75,6 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.transport.abort()
 
 
-async def _until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_PATIENCE_S):
-        while not is_so():  # noqa: ASYNC110 - a session has no event for it
-            await asyncio.sleep(0.01)
-
-
 async def _expire(session: KazooSession, proxies: Sequence[Proxy], servers: str) -> None:
     """End the session at the ensemble, as its timeout does.
 
@@ -107,11 +101,8 @@ async def _effects(
     assert await session.write(Put(root, b"newest")) is None
     before, begun = session.session_id, len(notes)
     await disturb()
-    await _until(lambda: len(notes) >= begun + 2)
-    read = None
-    while read is None:
-        with contextlib.suppress(Exception):
-            read = await session.get(root)
+    await until(lambda: len(notes) >= begun + 2)
+    read = await until(lambda: session.get(root), passing=lambda _: True)
     after = session.session_id
     barrier = await other.write(Put(root, b"barrier"))
     mine = await other.get(f"{root}/mine")
@@ -188,7 +179,7 @@ def test_after_an_expiry_a_store_reads_no_older_state(version: str) -> None:
                 assert (await store.append(batch, number)).outcome is Outcome.DONE
                 seen.clear()
                 await _expire(session, proxies, ",".join(servers))
-                await _until(lambda: 0 in seen)
+                await until(lambda: 0 in seen)
                 assert len((await store.read(0)).entries) == number + 1
             await store.close()
 
@@ -212,14 +203,14 @@ def test_only_a_silence_of_a_session_timeout_makes_it_forget_the_newest_transact
             assert await session.write(Create(f"/silence-{secrets.token_hex(8)}")) is None
             newest = session._client.last_zxid
             proxy.cut()
-            await _until(lambda: session._silence is not None)
+            await until(lambda: session._silence is not None)
             proxy.mend()
-            await _until(lambda: session._silence is None)
+            await until(lambda: session._silence is None)
             assert session._client.last_zxid >= newest
             proxy.cut()
-            await _until(lambda: session._client.last_zxid == 0)
+            await until(lambda: session._client.last_zxid == 0)
             proxy.mend()
-            await _until(lambda: session._client.connected)
+            await until(lambda: session._client.connected)
             await session.close()
 
     asyncio.run(scenario())
@@ -267,7 +258,7 @@ def test_a_broker_whose_loop_hangs_is_dead_although_a_thread_keeps_its_ephemeral
 
 
 async def _until_live(store: ZooKeeperStore, wanted: dict[int, bytes]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while await store.live_brokers() != wanted:
-        assert time.monotonic() < deadline, wanted
-        await asyncio.sleep(0.1)
+    async def are_live() -> bool:
+        return await store.live_brokers() == wanted
+
+    await until(are_live, what=f"live brokers {wanted}", every_s=0.1)

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -33,6 +33,7 @@ from lakelog.storage.checkpoint import (
 from lakelog.storage.folder.known_logs import KNOWN_LOGS, decode_known_logs
 from lakelog.storage.recovery.known_log import KnownLog
 from lakelog.storage.seal import FOLDER_SEAL, FolderSeal
+from waiting import eventually
 from wire_client import RECENTLY_MS, WireClient, batch_of, create_topic, new_producer_id, produce
 from wire_transactions import WireProducer
 

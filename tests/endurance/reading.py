@@ -6,9 +6,9 @@ from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from broker_process import eventually
 from delivered import delivered
 from endurance.history import Stored
+from waiting import eventually
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 _TIMEOUT_S = 60.0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from broker_process import BrokerProcess
+from waiting import EventTimeoutError, eventually
 
 Moment = Literal["under load", "compaction", "roll", "start"]
 MOMENTS: tuple[Moment, ...] = ("under load", "compaction", "roll", "start")
@@ -46,10 +48,9 @@ def kill_at(broker: BrokerProcess, moment: Moment, rng: random.Random) -> None:
 
 
 def _wait(is_so: Callable[[], object]) -> None:
-    """Comes back at once when it is; a round in which it never is still has its kill."""
-    deadline = time.monotonic() + _FILE_S_MAX
-    while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.001)
+    """Return as soon as it is; a round in which it never is still has its kill."""
+    with suppress(EventTimeoutError):
+        eventually(is_so, _FILE_S_MAX, every_s=0.001)
 
 
 def _has_file(data: Path, prefix: str, suffixes: tuple[str, ...]) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from endurance.client_process import LEDGER, NUMBERS, PARTITIONS, READERS, TRANSFORMED, TRANSFORMERS
 from endurance.crew import Crew
 from endurance.history import History, Journals
@@ -42,6 +42,7 @@ from endurance.reading import (
 from endurance.rounds import kill_at, moments
 from file_oracle import check_data_folder, dump
 from kafka_jars import require
+from waiting import eventually
 
 SETTINGS = {
     "offsets.topic.num.partitions": "2",

@@ -8,8 +8,9 @@ from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from fuzz.good_client import GoodClient, InBackground, allow_files, resident_bytes
+from waiting import eventually
 
 COUNT = 1_000
 MEMORY_MAX = 32 << 20

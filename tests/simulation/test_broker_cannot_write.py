@@ -21,6 +21,7 @@ from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from waiting import EventTimeoutError, until
 
 HANDOVER_S = 5.0
 IDLE_S = 10.0
@@ -32,14 +33,6 @@ Scene = Callable[[ClusterNemesis], Awaitable[None]]
 def partitions(image: MetadataImage, topic: str = "orders") -> list[PartitionImage]:
     found = image.topic(topic)
     return [] if found is None else list(found.partitions.values())
-
-
-async def until(is_so: Callable[[], bool], seconds: float) -> bool:
-    for _ in range(int(seconds * 20)):
-        if is_so():
-            return True
-        await asyncio.sleep(0.05)
-    return is_so()
 
 
 def has_left(nemesis: ClusterNemesis, host: BrokerHost) -> bool:
@@ -80,7 +73,7 @@ def in_a_world(
             return
         calls.append(nemesis)
         host = nemesis._hosts[0]
-        assert await until(
+        await until(
             lambda: bool(partitions(nemesis._cluster.image)) and is_back(nemesis, host), 30.0
         )
         await scene(nemesis)
@@ -98,11 +91,11 @@ def test_a_leader_with_a_full_disk_hands_over_and_comes_back(
     async def fill(nemesis: ClusterNemesis) -> None:
         host = leader(nemesis)
         host.disk.capacity = host.disk.used
-        assert await until(lambda: has_left(nemesis, host), HANDOVER_S)
+        await until(lambda: has_left(nemesis, host), HANDOVER_S)
         assert not is_ready(host)
         host.disk.capacity = None
-        assert await until(lambda: is_back(nemesis, host), BACK_S)
-        assert await until(lambda: is_ready(host), IDLE_S)
+        await until(lambda: is_back(nemesis, host), BACK_S)
+        await until(lambda: is_ready(host), IDLE_S)
 
     in_a_world(monkeypatch, seed, fill)
 
@@ -118,12 +111,12 @@ def test_a_leader_that_cannot_learn_that_it_is_fenced_is_not_ready(
         ways += [(name, here) for here, name in ways]
         for way in ways:
             network.cut(*way)
-        assert await until(lambda: not is_ready(host), HANDOVER_S)
-        assert await until(lambda: has_left(nemesis, host), HANDOVER_S)
+        await until(lambda: not is_ready(host), HANDOVER_S)
+        await until(lambda: has_left(nemesis, host), HANDOVER_S)
         assert not is_ready(host)
         network.mend(ways)
-        assert await until(lambda: is_back(nemesis, host), BACK_S)
-        assert await until(lambda: is_ready(host), IDLE_S)
+        await until(lambda: is_back(nemesis, host), BACK_S)
+        await until(lambda: is_ready(host), IDLE_S)
 
     in_a_world(monkeypatch, 1, cut_off)
 
@@ -136,7 +129,8 @@ def test_brokers_that_are_all_without_the_store_stay_ready(monkeypatch: pytest.M
         ways = [way for name in names for way in ((name, STORE), (STORE, name))]
         for way in ways:
             nemesis._network.cut(*way)
-        assert not await until(lambda: not all(map(is_ready, nemesis._hosts)), IDLE_S)
+        with pytest.raises(EventTimeoutError):
+            await until(lambda: not all(map(is_ready, nemesis._hosts)), IDLE_S)
         nemesis._network.mend(ways)
 
     in_a_world(monkeypatch, 1, cut_off)
@@ -149,7 +143,7 @@ def test_a_leader_whose_device_fails_hands_over_until_it_starts_again(
     async def fail(nemesis: ClusterNemesis) -> None:
         host = leader(nemesis)
         host.disk.fail("write", errno.EIO, suffix=".log", times=1000)
-        assert await until(lambda: has_left(nemesis, host), HANDOVER_S)
+        await until(lambda: has_left(nemesis, host), HANDOVER_S)
         assert not is_ready(host)
         host.disk.forget_faults()
         await asyncio.sleep(BACK_S)
@@ -157,8 +151,8 @@ def test_a_leader_whose_device_fails_hands_over_until_it_starts_again(
         assert not is_ready(host)
         host.kill()
         await host.bring_back()
-        assert await until(lambda: is_back(nemesis, host), BACK_S)
-        assert await until(lambda: is_ready(host), IDLE_S)
+        await until(lambda: is_back(nemesis, host), BACK_S)
+        await until(lambda: is_ready(host), IDLE_S)
 
     in_a_world(monkeypatch, seed, fail)
 
@@ -170,13 +164,13 @@ def test_an_idle_follower_that_cannot_write_leaves_the_isr(
     async def fail(nemesis: ClusterNemesis) -> None:
         host = next(each for each in nemesis._hosts if each is not leader(nemesis))
         host.disk.fail("write", code, suffix=".probe", times=100_000)
-        assert await until(lambda: has_left(nemesis, host), IDLE_S)
+        await until(lambda: has_left(nemesis, host), IDLE_S)
         assert not is_ready(host)
         host.disk.forget_faults()
         host.kill()
         await host.bring_back()
-        assert await until(lambda: is_back(nemesis, host), BACK_S)
-        assert await until(lambda: is_ready(host), IDLE_S)
+        await until(lambda: is_back(nemesis, host), BACK_S)
+        await until(lambda: is_ready(host), IDLE_S)
 
     in_a_world(monkeypatch, 1, fail)
 
@@ -194,7 +188,7 @@ def test_brokers_that_are_all_full_keep_their_records_and_come_back(
         def are_back() -> bool:
             return all(is_back(nemesis, host) for host in nemesis._hosts)
 
-        assert await until(are_back, BACK_S)
+        await until(are_back, BACK_S)
 
     in_a_world(monkeypatch, 1, fill)
 
@@ -217,10 +211,10 @@ def test_a_leader_that_cannot_read_its_log_hands_the_partition_over(
             state = partitions(nemesis._cluster.image)[0]
             return host.node_id not in (state.leader, *state.isr)
 
-        assert await until(has_handed_over, HANDOVER_S)
+        await until(has_handed_over, HANDOVER_S)
         host.disk.forget_faults()
         host.kill()
         await host.bring_back()
-        assert await until(lambda: is_back(nemesis, host), BACK_S)
+        await until(lambda: is_back(nemesis, host), BACK_S)
 
     in_a_world(monkeypatch, 1, fail)

@@ -9,12 +9,12 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.failover import NO_LEADER, PartitionImage
 from lakelog.storage.preparation import NotReady
-from simulation.test_broker_cannot_write import until
 from simulator.brokers.host import DATA, BrokerHost
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from waiting import until
 
 LOG = DATA / "orders-0" / "00000000000000000000.log"
 HANDOVER_S = 5.0
@@ -45,7 +45,7 @@ async def damage(nemesis: ClusterNemesis, host: BrokerHost) -> None:
     await host.stop()
     host.disk.flip(LOG, 8 * 70)
     await host.bring_back()
-    assert await until(lambda: is_whole(nemesis) and leads(nemesis, host), COPY_S)
+    await until(lambda: is_whole(nemesis) and leads(nemesis, host), COPY_S)
     assert host.server is not None
     broker = host.server.broker
     partition = broker.partitions.get("orders", 0)
@@ -70,7 +70,7 @@ def test_a_damaged_leader_resigns_and_copies_the_log_again(
         if calls:
             return
         calls.append(nemesis)
-        assert await until(lambda: is_whole(nemesis), 30.0)
+        await until(lambda: is_whole(nemesis), 30.0)
         await asyncio.sleep(2.0)
         first = state(nemesis)
         assert first is not None
@@ -78,11 +78,11 @@ def test_a_damaged_leader_resigns_and_copies_the_log_again(
         await damage(nemesis, host)
         before = state(nemesis)
         assert before is not None
-        assert await until(lambda: has_left(nemesis, host), HANDOVER_S)
+        await until(lambda: has_left(nemesis, host), HANDOVER_S)
         after = state(nemesis)
         assert after is not None
         assert after.leader not in (NO_LEADER, host.node_id)
-        assert await until(lambda: is_whole(nemesis), COPY_S)
+        await until(lambda: is_whole(nemesis), COPY_S)
         assert host.server is not None
         partition = host.server.broker.partitions.get("orders", 0)
         assert partition is not None

@@ -33,6 +33,7 @@ from simulator.machine.machine import Machine
 from simulator.network.sockets import Address, SimulatedSocket
 from simulator.plan import Plan
 from simulator.world import World
+from waiting import until
 
 T = TypeVar("T")
 
@@ -125,9 +126,7 @@ def cluster_of(host: BrokerHost) -> str | None:
 
 async def becomes(host: BrokerHost, reach: Reach) -> None:
     """Wait until `host` has found its peer to be so."""
-    async with asyncio.timeout(SOON_S):
-        while watch_of(host).counts()[reach] != 1:  # noqa: ASYNC110 - a count has no event
-            await asyncio.sleep(0.05)
+    await until(lambda: watch_of(host).counts()[reach] == 1, SOON_S)
 
 
 async def describe(world: Neighbours, timeout_s: float = PATIENCE_S) -> DescribeClusterResponse:

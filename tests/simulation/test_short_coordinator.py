@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
-from simulation.test_broker_cannot_write import until
 from simulator.brokers.host import BrokerHost
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import SESSION_S, ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from waiting import until
 
 SEEDS = (1, 2)
 LOAD_S = SESSION_S + 2.0
@@ -58,7 +58,7 @@ def loads(monkeypatch: pytest.MonkeyPatch, seed: int) -> list[bool]:
             state = nemesis._cluster.image.partition(GROUP_TOPIC, index)
             return state is not None and state.leader == host.node_id
 
-        assert await until(leads, LOAD_S)
+        await until(leads, LOAD_S)
         partition = broker.partitions.leader(GROUP_TOPIC, index)
         assert partition.watermark.is_short
         assert partition.watermark.offset < partition.log.log_end_offset

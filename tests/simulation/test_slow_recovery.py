@@ -13,6 +13,7 @@ from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
 from simulator.engine.tasks import SimulatedTasks
+from waiting import until
 
 T = TypeVar("T")
 
@@ -56,13 +57,11 @@ class SlowRecovery:
         self._slow.add(slow.rng)
         slow_start = asyncio.ensure_future(slow.bring_back())
         # Until it opens its logs, as the controller.
-        while self._slow:  # noqa: ASYNC110 - a simulated thread has no event
-            await asyncio.sleep(0.01)
+        await until(lambda: not self._slow, every_s=0.01)
         begun = loop.time()
         await asyncio.gather(*(host.bring_back() for host in others))
         ids = {host.node_id for host in others}
-        while not ids.isdisjoint(nemesis._cluster.image.fenced):  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.1)
+        await until(lambda: ids.isdisjoint(nemesis._cluster.image.fenced), every_s=0.1)
         self.served_after_s = loop.time() - begun
         self.slow_joined_late = not slow_start.done()
         await slow_start

@@ -14,6 +14,7 @@ from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from waiting import until
 
 LATE = "late"
 LEADERS_S = 30.0
@@ -21,18 +22,13 @@ LEADERS_S = 30.0
 
 async def create_late(host: BrokerHost, replicas: int) -> None:
     """Create a topic with three partitions at the first broker that is back."""
-    async with asyncio.timeout(20.0):
-        while True:
-            assert host.server is not None
-            try:
-                topic = NewTopic(LATE, 3, replicas)
-                (result,) = await host.server.broker.topics.create([topic])
-            except KafkaError:
-                await asyncio.sleep(0.01)
-                continue
-            if not result.error:
-                return
-            await asyncio.sleep(0.01)
+
+    async def is_created() -> bool:
+        assert host.server is not None
+        (result,) = await host.server.broker.topics.create([NewTopic(LATE, 3, replicas)])
+        return not result.error
+
+    await until(is_created, passing=lambda error: isinstance(error, KafkaError), every_s=0.01)
 
 
 def leaderless(image: MetadataImage) -> list[int]:

@@ -6,12 +6,12 @@ import queue
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from spark.kill_faults import HERE, TIMEOUT_S, Faults
+from waiting import eventually
 
 
 class Driver:
@@ -47,13 +47,14 @@ class Driver:
 
     def expect(self) -> str:
         """Return the next line; a driver that fails before it fails the test."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline:
-            try:
-                return self._lines.get(timeout=0.2)
-            except queue.Empty:
-                assert not self.failures, self.failures[-1]
-        raise AssertionError("a driver prints nothing")
+        return eventually(self._next_line, TIMEOUT_S, "the next line of a driver")
+
+    def _next_line(self) -> str | None:
+        try:
+            return self._lines.get(timeout=0.2)
+        except queue.Empty:
+            assert not self.failures, self.failures[-1]
+            return None
 
     def await_ready(self) -> None:
         if not self._is_ready:

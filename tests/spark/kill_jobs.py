@@ -6,14 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from spark.kill_faults import HERE, TIMEOUT_S, Faults, Kill
+from waiting import eventually
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -114,16 +116,15 @@ class Workers(Jobs):
 def hold(faults: Faults, point: str, work: Callable[[], object]) -> Path:
     """Do some work until a process waits at a point; return its file."""
     faults.arm(Kill(point, "pause"))
-    until(lambda: faults.held(point), f"no process waits at {point}", work)
-    held = faults.held(point)
-    assert held is not None
-    return held
+    return work_until(lambda: faults.held(point), f"a process waits at {point}", work)
 
 
-def until(condition: Callable[[], object], failure: str, work: Callable[[], object]) -> None:
-    """Do some work again and again until the condition holds."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, failure
-        work()
-        time.sleep(0.2)
+def work_until(condition: Callable[[], T | None], what: str, work: Callable[[], object]) -> T:
+    """Do some work again and again until the condition holds, and return its value."""
+
+    def value_or_work() -> T | None:
+        if not (value := condition()):
+            work()
+        return value
+
+    return eventually(value_or_work, TIMEOUT_S, what, every_s=0.2)

@@ -18,6 +18,7 @@ from spark.kill_drivers import Driver, Fleet
 from spark.kill_faults import TIMEOUT_S, Kill
 from spark.kill_table import PHASES, Ledger, Row
 from spark.topics import MakeTopic
+from waiting import eventually
 
 SCRIPT = "sink_driver.py"
 KEYS = 17
@@ -131,12 +132,12 @@ class Copy:
         happened = faults.arm(kill)
         self.produce(batches * self.batch)
         if act is not None:
-            self._wait(lambda: faults.held(kill.point) is not None, f"no process reached {kill}")
+            self._wait(lambda: faults.held(kill.point) is not None, f"a process reached {kill}")
             act()
             held = faults.held(kill.point)
             assert held is not None
             faults.release(held)
-        self._wait(happened, f"no process reached {kill}")
+        self._wait(happened, f"a process reached {kill}")
         self.settle()
 
     def succeed(self, batches: int) -> Driver:
@@ -155,7 +156,7 @@ class Copy:
             self.account.poll()
             return old.is_dead(0.5)
 
-        self._wait(is_dead, "a driver that was replaced still runs")
+        self._wait(is_dead, "the end of a driver that was replaced")
 
     def settle(self) -> None:
         """Wait until all records of the source are in the target."""
@@ -166,14 +167,14 @@ class Copy:
                 self._fleet.next().go(self._words)
             return len(self.account.values) >= len(self.produced)
 
-        self._wait(is_complete, "records are missing")
+        self._wait(is_complete, "all records")
 
-    def _wait(self, condition: Callable[[], bool], text: str) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not condition():
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        def described() -> str:
             failures = [line for driver in self._fleet.drivers for line in driver.failures][-1:]
-            assert time.monotonic() < deadline, f"{text}: {failures}"
-            time.sleep(0.01)
+            return f"{what} (the last failure: {failures})"
+
+        eventually(condition, TIMEOUT_S, described, every_s=0.01)
 
     @property
     def batches(self) -> int:

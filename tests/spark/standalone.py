@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from broker_process import eventually
+from waiting import eventually
 
 _HOME = Path(pyspark.__file__).parent
 _TIMEOUT_S = 120.0

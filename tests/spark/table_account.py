@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from lakelog.tables.archive.dead_letters import letters_address
 from lakelog.tables.archive.lost_records import LOST_TAG
 from lakelog.tables.iceberg.address import TableAddress
-from spark.kill_jobs import until
+from spark.kill_jobs import work_until
 from spark.kill_table import Ledger, Row
 
 Record = tuple[int, int, bytes]
@@ -26,7 +26,7 @@ def commits(address: TableAddress) -> int:
 def await_commits(address: TableAddress, count: int, work: Callable[[], object]) -> None:
     """Do some work until the table has so many commits more."""
     end = commits(address) + count
-    until(lambda: commits(address) >= end, "no process commits", work)
+    work_until(lambda: commits(address) >= end, "commits of a process", work)
 
 
 def rows_of(address: TableAddress, *columns: str) -> list[tuple[object, ...]]:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import eventually
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.warehouse import open_warehouse
 from spark.kill_drivers import Fleet, ended
 from spark.kill_faults import TIMEOUT_S, Faults, Kill
 from spark.table_account import TableAccount
 from spark.topics import MakeTopic, produce
+from waiting import eventually
 
 pytestmark = [pytest.mark.spark]
 

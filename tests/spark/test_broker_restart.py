@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.client.admin import Admin
 from spark.queries import values
 from spark.topics import produce
+from waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

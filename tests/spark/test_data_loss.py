@@ -12,7 +12,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.client.admin import Admin
 from lakelog.client.errors import ClientError, UnreachableError
 from lakelog.client.producer import Producer
@@ -21,6 +21,7 @@ from lakelog.tables.topic.errors import DataLossError, TopicMissingError
 from lost_tail import damage_batch, lose_tail
 from spark.sources import BatchQuery, StreamQuery, values
 from spark.topics import MakeTopic, produce
+from waiting import eventually
 
 ACCEPTED = {"failOnDataLoss": "false"}
 IMPATIENT = {"kafkaConsumer.pollTimeoutMs": "1000"}

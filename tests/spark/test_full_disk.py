@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import eventually
 from lakelog.client.admin import Admin
 from lakelog.tables.archive.publication import group_of
 from lakelog.tables.iceberg.address import TableAddress
@@ -16,6 +15,7 @@ from small_disk import SmallDisk
 from spark.table_account import TableAccount
 from spark.table_sync import TIMEOUT_S, Sync
 from spark.topics import MakeTopic, produce
+from waiting import eventually
 
 pytestmark = [pytest.mark.spark]
 

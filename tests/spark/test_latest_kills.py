@@ -19,7 +19,7 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.upkeep.compaction import compact
 from spark.archiver import Archiver
 from spark.kill_faults import Faults, Kill
-from spark.kill_jobs import Workers, hold, until
+from spark.kill_jobs import Workers, hold, work_until
 from spark.table_account import await_commits, rows_of
 
 pytestmark = [pytest.mark.spark]
@@ -89,9 +89,9 @@ def test_two_refreshes_die_and_pause_at_each_step(
 
         for point in islice(cycle(POINTS), kills * len(POINTS) or 2):
             happened = faults.arm(Kill(point, "self"))
-            until(happened, f"no process died at {point}", work)
+            work_until(happened, f"a process died at {point}", work)
             held = hold(faults, "metadata-written", work)
-            until(load.latest.exists, "no table", work)
+            work_until(load.latest.exists, "a table", work)
             await_commits(load.latest, 2, work)
             faults.release(held)
         workers.finish()

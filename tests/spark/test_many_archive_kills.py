@@ -24,7 +24,7 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.warehouse import open_warehouse
 from lost_tail import cut_tail
 from spark.kill_faults import TIMEOUT_S, Faults, Kill
-from spark.kill_jobs import Job, Jobs, until
+from spark.kill_jobs import Job, Jobs, work_until
 from spark.kill_table import COMPACTION, EXPIRY, PHASES, STOPPED, TRUNCATED, KillTable
 from spark.table_account import Source, TableAccount, await_commits, commits, has_moved_rows
 from spark.topics import MakeTopic, produce
@@ -72,7 +72,7 @@ class Scene:
         self.source.produce(STEP)
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        until(condition, what, self.work)
+        work_until(condition, what, self.work)
 
     def await_commits(self, count: int) -> int:
         """Produce until the runs have made so many more commits; return how many they made."""
@@ -82,21 +82,19 @@ class Scene:
 
     def die(self, phase: str, kill: Kill) -> None:
         self.account.begin(phase, self.source.made)
-        self.until(self.faults.arm(kill), f"no process reached {kill}")
+        self.until(self.faults.arm(kill), f"a process reached {kill}")
 
     def hold(self, phase: str, kill: Kill) -> Path:
         """Have a process wait at a point; return its file."""
         self.account.begin(phase, self.source.made)
         self.faults.arm(kill)
-        self.until(lambda: self.faults.held(kill.point), f"no process reached {kill}")
-        held = self.faults.held(kill.point)
-        assert held is not None
-        return held
+        return work_until(
+            lambda: self.faults.held(kill.point), f"a process reached {kill}", self.work
+        )
 
     def settle(self) -> None:
         """Wait until the table has all records of the topic."""
-        missing = "records are missing in the table"
-        until(self.account.is_complete, missing, self.jobs.replace_dead)
+        work_until(self.account.is_complete, "all records in the table", self.jobs.replace_dead)
 
     def judge(self, table: KillTable, name: str) -> None:
         self.settle()
@@ -156,9 +154,9 @@ class Upkeep:
         point = next(self._points[phase])
         scene.account.begin(phase, scene.source.made)
         if phase == EXPIRY:
-            scene.until(lambda: self._run(COMPACTION) == 0, "no compaction succeeds")
+            scene.until(lambda: self._run(COMPACTION) == 0, "a compaction succeeds")
         happened = self._faults.arm(Kill(point, "self"))
-        scene.until(lambda: self._run(phase) == -signal.SIGKILL, f"no process reached {point}")
+        scene.until(lambda: self._run(phase) == -signal.SIGKILL, f"a process reached {point}")
         assert happened()
 
     def _run(self, phase: str) -> int:
@@ -185,7 +183,7 @@ def test_a_stopped_follower_continues_after_the_other_one_has_committed(
         scene.await_commits(COMMITS_PER_KILL)
         conflict = partial(old.has_logged, CONFLICT, len(old.text()))
         scene.faults.release(held)
-        scene.until(conflict, "the old run reports nothing")
+        scene.until(conflict, "the old run reports a conflict")
     scene.judge(kill_table, STOPPED)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.client.admin import Admin
 from lakelog.client.sink import Sink
 from open_tails import cut_open_records
@@ -23,6 +23,7 @@ from spark.kill_faults import Kill
 from spark.kill_table import STOPPED, TRUNCATED, KillTable
 from spark.kills import PARTITIONS, SCRIPT, Copy, start
 from spark.topics import MakeTopic
+from waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills]
 

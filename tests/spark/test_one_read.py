@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.datasource import LessThanOrEqual
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.offsets import EARLIEST
 from lakelog.client.producer import Producer
@@ -22,6 +22,7 @@ from spark.archiver import Archiver
 from spark.queries import read, values
 from spark.sources import BatchQuery, StreamQuery
 from spark.topics import START_MS, MakeTopic, produce
+from waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker_process import LAKELOG, eventually
+from broker_process import LAKELOG
 from lakelog.client.admin import Admin
 from lakelog.spark import publish_progress
 from lakelog.spark.progress import ProgressPublisher
 from spark.queries import Stream
 from spark.topics import MakeTopic, produce
+from waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.offsets import EARLIEST, LATEST
 from lakelog.spark.archive.sync import SyncError, sync_topic
 from spark.queries import Stream, read, values
 from spark.topics import MakeTopic, produce
+from waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

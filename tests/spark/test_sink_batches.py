@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from broker_process import eventually
 from lakelog.client.admin import Admin
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import fetch_committed
@@ -20,6 +19,7 @@ from lakelog.spark.sink.control import Control
 from spark.queries import read, values
 from spark.sink_copies import ROUTED, Copy
 from spark.topics import MakeTopic, produce
+from waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import eventually
 from spark.kill_drivers import Fleet, ended
 from spark.kill_faults import HERE, TIMEOUT_S, Kill
 from spark.kills import BATCH, PARTITIONS, SCRIPT, Account, start
 from spark.standalone import awaited, daemon, worker_words
 from spark.topics import MakeTopic
+from waiting import eventually
 
 pytestmark = [pytest.mark.spark]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.errors import ClientError
 from lakelog.tables.iceberg.address import TableAddress
@@ -14,6 +14,7 @@ from lakelog.tables.iceberg.warehouse import open_warehouse
 from spark.sources import BatchQuery
 from spark.table_sync import TIMEOUT_S, Sync
 from spark.topics import produce
+from waiting import eventually
 
 pytestmark = [pytest.mark.spark]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import StaticTable
 
-from broker_process import eventually
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.crc import crc32c
 from spark.scripts import counted, printed_scripts, run_script
 from spark.table_sync import TIMEOUT_S, Sync
 from spark.topics import MakeTopic, produce
+from waiting import eventually
 from wire_client import WireClient
 from wire_client import produce as produce_batch
 

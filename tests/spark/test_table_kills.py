@@ -23,7 +23,7 @@ from lakelog.tables.iceberg.stored_files import referenced_files
 from lost_tail import cut_tail
 from spark.archiver import Archiver
 from spark.kill_faults import TIMEOUT_S, Faults, Kill
-from spark.kill_jobs import Workers, hold, until
+from spark.kill_jobs import Workers, hold, work_until
 from spark.kill_table import COMPACTION, EXPIRY, PHASES, TRUNCATED, KillTable
 from spark.table_account import (
     Source,
@@ -97,7 +97,7 @@ def test_two_archives_die_and_pause_at_each_step(
         for point in islice(cycle(ARCHIVE), kills * len(ARCHIVE) or 1):
             account.begin(PHASES[point], source.made)
             happened = faults.arm(Kill(point, "self"))
-            until(happened, f"no process reached {point}", work)
+            work_until(happened, f"a process reached {point}", work)
             held = hold(faults, "metadata-written", work)
             await_commits(address, 2, work)
             faults.release(held)
@@ -133,7 +133,7 @@ def test_the_broker_loses_records_under_two_archives(
                 held = hold(faults, point, work)
                 if not n % 2:
                     # The other process archives records that are lost then.
-                    until(account.is_complete, "records are missing", workers.replace_dead)
+                    work_until(account.is_complete, "all records", workers.replace_dead)
                 broker.kill()
                 for partition in range(PARTITIONS):
                     cut_tail(broker.data / f"{topic}-{partition}", LOST_BATCHES)

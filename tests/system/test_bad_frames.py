@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.protocol.api import Api
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.registry import APIS
 from lakelog.wire.framing import encode_request
+from waiting import eventually
 from wire_client import (
     FETCH_VERSION,
     WireClient,

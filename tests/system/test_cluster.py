@@ -14,8 +14,9 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_process import LAKELOG, BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerProcess
 from lakelog.client.admin import Admin
+from waiting import eventually
 
 TOPIC, PARTITIONS = "orders", 3
 QUIET = {"log_level": 0}

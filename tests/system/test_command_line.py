@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import LAKELOG, eventually
+from broker_process import LAKELOG
 from clients.adapters.confluent import ConfluentConsumerProtocol
 from clients.reading import poll_count
 from command_shell import Shell, on_a_terminal
+from waiting import eventually
 
 _TIMEOUT_S = 120
 

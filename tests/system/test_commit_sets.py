@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from clients.adapters.own import OwnAdmin
 from clients.adapters.transactions import COMMITTED, read_all
 from lakelog.client import Client
@@ -27,6 +27,7 @@ from lakelog.client.sink import (
     TransactionNotOpenError,
 )
 from open_tails import cut_open_records
+from waiting import eventually
 
 PARTITIONS = 3
 TASKS = 2

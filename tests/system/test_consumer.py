@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.client.consumer import Consumer, FetchLimits, fetcher
 from lakelog.client.producer import Producer
+from waiting import eventually
 
 
 def test_a_broker_that_fell_silent_is_asked_again_on_another_connection(
@@ -30,8 +29,8 @@ def test_a_broker_that_fell_silent_is_asked_again_on_another_connection(
         assert [r.value for r in eventually(lambda: consumer.poll(0.2))] == [b"first"]
         (silent,) = consumer._fetcher._leaders.values()
 
-        os.kill(broker.pid, signal.SIGSTOP)
-        waking = threading.Timer(1.5, os.kill, (broker.pid, signal.SIGCONT))
+        broker.pause()
+        waking = threading.Timer(1.5, broker.resume)
         waking.start()
         eventually(lambda: consumer.poll(0.1) or silent not in consumer._fetcher._leaders.values())
         waking.join()

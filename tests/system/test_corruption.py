@@ -13,12 +13,13 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from broker_process import LAKELOG, BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerProcess
 from delivered import delivered
 from file_oracle import check_data_folder
 from kafka_jars import require
 from lakelog.base.errors import ErrorCode
 from lakelog.client.consumer import Consumer
+from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, fetch, produce
 
 VALUE = b"the value that is going to be damaged"

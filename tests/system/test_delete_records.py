@@ -14,7 +14,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 
-from broker_process import LAKELOG, BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerProcess
 from command_shell import Shell
 from lakelog.base.errors import ErrorCode
 from lakelog.client.admin import Admin
@@ -33,6 +33,7 @@ from lakelog.protocol.offset_for_leader_epoch import (
 )
 from lakelog.records.builder import BatchBuilder
 from poison import sealed
+from waiting import eventually
 from wire_client import (
     WireClient,
     batch_of,

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from client_apis import CLIENT_APIS
 from lakelog.protocol.api_versions import ApiVersionsRequest
 from lakelog.protocol.produce import ProduceRequest
+from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, fetch, host_and_port, produce
 
 PARTITIONS = 40

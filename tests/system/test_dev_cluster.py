@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from broker_process import LAKELOG, eventually
+from broker_process import LAKELOG
 from command_shell import PATIENT
 from system.processes import await_exit
+from waiting import eventually
 
 _LIMIT_S = 180
 _ROW = re.compile(r"^ +(\d+)  (127\.0\.0\.1:\d+) +(\d+)  (.+)$", re.MULTILINE)

@@ -13,8 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka import KafkaError as ClientFailure
 from confluent_kafka import KafkaException as ClientException
 
-from broker_process import LAKELOG, BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerProcess
 from small_disk import SmallDisk, SmallDiskBroker
+from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, described, fetch, produce
 
 SIZE = 8 << 20

@@ -17,9 +17,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from broker_process import eventually
 from lakelog.storage.names import DELETE_DIR, DELETED
 from small_disk import SmallDisk, SmallDiskBroker
+from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, described, fetch, produce
 
 SIZE = 16 << 20

@@ -17,9 +17,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
 from small_disk import SmallDisk, SmallDiskBroker
+from waiting import eventually
 
 TOPIC, PARTITIONS = "narrow", 12
 SIZE = 96 << 20

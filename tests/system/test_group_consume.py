@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from broker_process import LAKELOG, eventually
+from broker_process import LAKELOG
 from clients.adapters.api import Consumer as AnyConsumer
 from clients.adapters.confluent import ConfluentConsumer, ConfluentConsumerProtocol
 from command_shell import Shell
@@ -20,6 +20,7 @@ from lakelog.client.admin import Admin
 from lakelog.client.consumer import Consumer
 from lakelog.client.errors import ClientError
 from lakelog.protocol.leave_group import LeaveGroupRequest, MemberIdentity
+from waiting import eventually
 from wire_client import WireClient
 
 _TIMEOUT_S = 120
@@ -236,8 +237,7 @@ def test_a_member_that_was_removed_cannot_commit_as_an_outsider(
         bootstrap, group=topic, auto_offset_reset="earliest", heartbeat_interval_ms=10_000_000
     ) as consumer:
         consumer.subscribe([topic], on_revoked=lambda: revoked.append(topic))
-        while not consumer.poll():
-            pass
+        eventually(consumer.poll)
         identity = MemberIdentity(member_id=consumer.membership.member_id)
         wire.call(LeaveGroupRequest(group_id=topic, members=[identity]), 4)
         for _ in range(2):
@@ -246,8 +246,7 @@ def test_a_member_that_was_removed_cannot_commit_as_an_outsider(
             assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
         assert shell.one("group", "describe", topic)["offsets"] == []
         assert revoked == []
-        while not consumer.poll():
-            pass
+        eventually(consumer.poll)
         assert revoked == [topic]
         consumer.commit()
     assert shell.one("group", "describe", topic)["lag"] == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
@@ -19,6 +19,7 @@ from lakelog.protocol.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, produce
 
 OFFSETS = "__consumer_offsets"

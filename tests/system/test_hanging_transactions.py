@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker_process import eventually
 from clients.adapters.transactions import COMMITTED, read_all
 from lakelog.base.errors import ErrorCode
 from lakelog.client.producer import TransactionalProducer
 from lakelog.testing import Broker, cluster
+from waiting import eventually
 from wire_client import WireClient, batch_of, produce_request
 
 UNVERIFIED = {

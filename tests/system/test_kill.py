@@ -12,7 +12,7 @@ from typing import Any, Self
 import confluent_kafka
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from clients.adapters.confluent import Confluent
 from clients.reading import poll_count
 from file_oracle import check_data_folder
@@ -20,6 +20,7 @@ from kafka_jars import require
 from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.records.batch import iter_batches
 from lakelog.records.record import decode_records
+from waiting import eventually
 from wire_client import (
     WireClient,
     batch_of,

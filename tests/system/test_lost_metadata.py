@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import LAKELOG, BrokerError, BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerError, BrokerProcess
+from waiting import eventually
 
 Brokers = dict[int, BrokerProcess]
 

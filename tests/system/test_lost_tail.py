@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from clients.adapters.confluent import Confluent
 from clients.reading import poll_count
 from lakelog.client.cluster import Cluster
@@ -18,6 +18,7 @@ from lakelog.client.offsets import LATEST, EpochEnd, epoch_ends, list_offsets
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lakelog.records.batch import iter_batches
 from lost_tail import lose_tail
+from waiting import eventually
 from wire_client import (
     FETCH_VERSION,
     FOREVER_MS,

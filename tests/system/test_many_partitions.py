@@ -6,10 +6,11 @@ import os
 import signal
 from pathlib import Path
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from waiting import eventually
 from wire_client import WireClient, batch_of, described, fetch, produce
 
 PARTITIONS = 1000

@@ -15,10 +15,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client import ProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker_process import LAKELOG, BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerProcess
 from lakelog.metrics.exposition import Family
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.server.monitoring.families import COMPAT, DETAIL, OVERVIEW
+from waiting import eventually
 from wire_client import (
     PRODUCE_VERSION,
     WireClient,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.protocol.offset_commit import (
@@ -19,6 +19,7 @@ from lakelog.protocol.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from waiting import eventually
 from wire_client import WireClient, create_topic
 
 PARTITIONS = 40

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from broker_process import eventually
 from client_apis import CLIENT_APIS
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
@@ -18,6 +17,7 @@ from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.wire.codec import decode
+from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, described, host_and_port, produce
 
 START_MS = int(time.time() * 1000) - 3_600_000

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import urllib.request
 from collections.abc import Iterator
@@ -11,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
+from waiting import eventually
 
 ANSWERED = 'lakelog_request_duration_seconds_count{api="DescribeCluster"}'
 
@@ -68,9 +67,9 @@ def test_a_broker_follows_the_deaths_and_returns_of_another(
     becomes(first, "unreachable")
     second.restart()
     becomes(first, "connected")
-    os.kill(second.pid, signal.SIGSTOP)
+    second.pause()
     becomes(first, "unreachable")
-    os.kill(second.pid, signal.SIGCONT)
+    second.resume()
     becomes(first, "connected")
     first.stop()
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from command_shell import Shell
+from waiting import eventually
 
 RECORDS = 40
 ITS_OWN = (".lock", "boot-id")

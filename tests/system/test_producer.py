@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from broker_process import eventually
 from lakelog.client.producer import Producer
+from waiting import eventually
 
 
 def test_a_batch_that_becomes_ready_while_the_thread_is_busy_is_sent(

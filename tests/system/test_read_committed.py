@@ -11,7 +11,7 @@ import confluent_kafka
 import kafka
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from delivered import delivered
 from file_oracle import check_data_folder
 from lakelog.base.errors import ErrorCode
@@ -25,6 +25,7 @@ from lakelog.protocol.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from lakelog.records.batch import iter_batches
+from waiting import eventually
 from wire_client import (
     FETCH_VERSION,
     FOREVER_MS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from file_oracle import check_data_folder
 from lakelog.storage.checkpoint import LEADER_EPOCHS, decode_epochs
 from moving_cluster import BROKERS, Mover, moving_cluster
 from replica_oracle import check_replicas
+from waiting import eventually
 
 pytestmark = pytest.mark.java
 
@@ -48,14 +48,11 @@ def load(mover: Mover) -> int:
 
 def _commit(group: Consumer, offset: int) -> None:
     """Commit, and again while the coordinator moves: librdkafka repeats twice, then raises."""
-    deadline = time.monotonic() + _TIMEOUT_S
-    while True:
-        try:
-            group.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
-            return
-        except KafkaException as failure:
-            if failure.args[0].code() not in _MOVES or time.monotonic() > deadline:
-                raise
+    place = TopicPartition(TOPIC, 0, offset)
+    eventually(
+        lambda: group.commit(offsets=[place], asynchronous=False),
+        passing=lambda error: isinstance(error, KafkaException) and error.args[0].code() in _MOVES,
+    )
 
 
 def test_replicas_are_equal_and_readable_by_kafka(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import eventually
 from lakelog.base.errors import ErrorCode
 from lakelog.client.admin import Admin
 from lakelog.client.errors import ClientError
@@ -14,6 +13,7 @@ from lakelog.client.producer import Producer
 from lakelog.testing import cluster
 from lakelog.testing.broker_cluster import Cluster
 from spark.archiver import Archiver
+from waiting import eventually
 
 RECORDS = 12
 SEGMENTS = {"segment.bytes": 1 << 20, "retention.bytes": 1 << 20, "file.delete.delay.ms": 0}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from broker_process import eventually
 from lakelog.testing import BrokerError, cluster
+from waiting import eventually
 
 
 def test_records_outlive_the_leader_of_their_partition() -> None:

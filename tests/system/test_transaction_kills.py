@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from clients.adapters.own import OwnAdmin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
 from file_oracle import check_data_folder
@@ -21,6 +21,7 @@ from lakelog.protocol.describe_transactions import (
     TransactionState,
 )
 from lakelog.storage.folder.page_cache import BOOT_ID
+from waiting import eventually
 from wire_client import WireClient
 
 PARTITIONS = 12

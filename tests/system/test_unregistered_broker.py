@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 from pathlib import Path
 
-from broker_process import LAKELOG, BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerProcess
+from waiting import eventually
 
 
 def _run(*arguments: str) -> str:
@@ -35,7 +34,7 @@ def test_a_paused_broker_that_is_unregistered_stops_when_it_wakes_up(tmp_path: P
 
     with member(1) as first, member(2) as second:
         eventually(lambda: _states(first) == {1: "online", 2: "online"})
-        os.kill(second.pid, signal.SIGSTOP)
+        second.pause()
         try:
             eventually(lambda: _states(first).get(2) == "fenced")
             eventually(
@@ -45,7 +44,7 @@ def test_a_paused_broker_that_is_unregistered_stops_when_it_wakes_up(tmp_path: P
                 )
             )
         finally:
-            os.kill(second.pid, signal.SIGCONT)
+            second.resume()
         assert second.wait() == 6
         assert "error[LL0710] broker 2 was unregistered while it ran" in second.log()
         second.restart()

@@ -14,8 +14,9 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_process import LAKELOG, eventually, whole_lines
+from broker_process import LAKELOG, whole_lines
 from system.processes import await_exit
+from waiting import eventually
 
 _LIMIT_S = 180
 _TOPIC, _PARTITIONS = "orders", 4

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import LAKELOG, BrokerError, BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerError, BrokerProcess
 from command_shell import PATIENT
 from lakelog.cli.local_cluster.ensemble import SESSION_TIMEOUT_S, ZooKeeperEnsemble
 from lakelog.metadata.errors import MetadataUnavailable
@@ -21,6 +21,7 @@ from lakelog.metadata.store.chain import MarkFile
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock, SystemRandom
+from waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("zookeeper")
 WRITER = b"writer-aaaaaaaaa"

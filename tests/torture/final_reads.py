@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from broker_process import eventually
 from torture.client_process import READERS, TRANSFORM, UNCOMMITTED
 from torture.consuming import SETTINGS, NotingConsumer, partition_name
 from torture.history import COMMITTED, INFO, OK
 from torture.journal import Journal
 from torture.servers import NUMBERS, PARTITIONS
+from waiting import eventually
 
 GROUPS = (READERS, TRANSFORM)
 _TIMEOUT_S = 20.0

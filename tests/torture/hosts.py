@@ -15,6 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from waiting import eventually
+
 CLIENTS = "clients"
 _BRIDGE, _DEVICE = "hub", "eth0"
 _NETWORK = "198.18.0.{}"
@@ -110,8 +112,8 @@ class Hosts:
 def _await_own_network(pid: int) -> None:
     """Return when the process has entered its namespace."""
     own = Path("/proc/self/ns/net").readlink()
-    while Path(f"/proc/{pid}/ns/net").readlink() == own:
-        os.sched_yield()
+    its = Path(f"/proc/{pid}/ns/net")
+    eventually(lambda: its.readlink() != own, every_s=0.001)
 
 
 def _run(*command: str) -> None:

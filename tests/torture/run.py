@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from broker_process import eventually
 from torture.anomalies import Anomaly
 from torture.availability import silences
 from torture.checker import check
@@ -36,6 +35,7 @@ from torture.servers import (
     host_of_server,
 )
 from torture.surfaces import Surfaces
+from waiting import eventually
 
 PROGRESS_S = 180.0
 """The deadline of each role after a healing; generous, for machines with other work."""

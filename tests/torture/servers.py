@@ -11,10 +11,11 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
-from broker_process import BrokerProcess, eventually
+from broker_process import BrokerProcess
 from lakelog.cli.local_cluster.ensemble import Home, ZooKeeperEnsemble
 from torture.hosts import Hosts
 from torture.small_disk import SmallDisk
+from waiting import eventually
 
 NUMBERS, LEDGER, OUTPUTS = "numbers", "ledger", "outputs"
 TOPICS = (NUMBERS, LEDGER, OUTPUTS)

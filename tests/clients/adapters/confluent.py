@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -12,6 +11,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka import admin as rd
 
 from clients.adapters.api import GroupDescription, Received, Sent, is_restarted
+from waiting import eventually
 
 TIMEOUT_S = 60.0
 
@@ -52,16 +52,12 @@ class ConfluentConsumer:
         self._consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            try:
-                self._consumer.seek(TopicPartition(topic, partition, offset))
-                return
-            except confluent_kafka.KafkaException as error:
-                # librdkafka refuses to seek before its fetcher of the partition has started.
-                if "Erroneous state" not in str(error) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
+        def has_sought() -> bool:
+            self._consumer.seek(TopicPartition(topic, partition, offset))
+            return True
+
+        # librdkafka rejects a seek before its fetcher of the partition has started.
+        eventually(has_sought, passing=lambda error: "Erroneous state" in str(error))
 
     def assignment(self) -> set[int]:
         return {entry.partition for entry in self._consumer.assignment()}

@@ -10,10 +10,10 @@ A change is known to the other brokers a moment later than to the controller, as
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TypeVar
 
 import aiokafka.errors
@@ -22,10 +22,10 @@ import kafka
 import kafka.errors
 from kafka.admin import MemberToRemove
 
-from broker_process import EVENT_TIMEOUT_S, eventually
 from clients.adapters.api import Admin, Client, Consumer, GroupDescription, Member, Received
 from clients.adapters.own import OwnAdmin
 from lakelog.client.errors import OutcomeUnknownError
+from waiting import eventually
 from wire_client import WireClient, described
 
 T = TypeVar("T")
@@ -72,16 +72,19 @@ def _is_transient(error: Exception, *, reads: bool) -> bool:
     return isinstance(error, _NO_CONNECTION) or (reads and isinstance(error, _MOVED))
 
 
+def _may_repeat_change(error: Exception) -> bool:
+    return isinstance(error, OutcomeUnknownError) or _is_transient(error, reads=False)
+
+
 def patiently(call: Callable[[], T], *, reads: bool = True) -> T:
-    """Repeat a call while its error is transient; return its result, or raise its last error."""
-    deadline = time.monotonic() + EVENT_TIMEOUT_S
-    while True:
-        try:
-            return call()
-        except Exception as error:
-            if time.monotonic() > deadline or not _is_transient(error, reads=reads):
-                raise
-        time.sleep(_RETRY_S)
+    """Repeat a call while its error is transient; return its result, or raise its other error."""
+    (result,) = eventually(
+        lambda: (call(),),
+        what="a call without a transient error",
+        passing=partial(_is_transient, reads=reads),
+        every_s=_RETRY_S,
+    )
+    return result
 
 
 def _remove_member(bootstrap: str, group: str, member_id: str) -> None:
@@ -203,18 +206,16 @@ class PatientAdmin:
         raises `OutcomeUnknownError`, after which an application has to look.
         """
         was_done = is_done()
-        while True:
+
+        def has_changed() -> bool:
             try:
                 call()
-            except Exception as error:
-                if not was_done and is_done():
-                    return
-                is_unknown = isinstance(error, OutcomeUnknownError)
-                if not is_unknown and not _is_transient(error, reads=False):
+            except Exception:
+                if was_done or not is_done():
                     raise
-            else:
-                return
-            time.sleep(_RETRY_S)
+            return True
+
+        eventually(has_changed, what="a change", passing=_may_repeat_change, every_s=_RETRY_S)
 
     def _await_everywhere(self, topic: str, partitions: int) -> None:
         for address in self._bootstrap.split(","):

@@ -12,7 +12,6 @@ import kafka.errors
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import TopicPartition as RdPartition
 
-from broker_process import eventually
 from clients.adapters.aio import LOOP
 from clients.adapters.api import Member, is_restarted
 from clients.adapters.kafka_python import JOINING_MS
@@ -22,6 +21,7 @@ from lakelog.client.aio import AsyncTransactionalProducer
 from lakelog.client.consumer import Consumer as OwnConsumer
 from lakelog.client.producer import TransactionalProducer
 from lakelog.protocol.list_transactions import ListTransactionsRequest
+from waiting import eventually
 from wire_client import WireClient
 
 TIMEOUT_S = 180.0

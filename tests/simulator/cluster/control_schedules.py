@@ -9,6 +9,7 @@ that it has not heard of.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 from lakelog.coordinator.transaction.hanging import Owner
@@ -21,6 +22,7 @@ from simulator.cluster.plan import OUTLIVED, SESSION_S
 from simulator.cluster.scene import LAG_S_MAX, Scene, controls
 from simulator.faults.broker_faults import Injector
 from simulator.network.sockets import Portion, SimulatedSocket
+from waiting import EventTimeoutError, until
 
 _OWED_S_MAX = 8.0
 """In which some transaction ends while its coordinator is cut off from one of its leaders."""
@@ -71,10 +73,11 @@ class ControlSchedules(Scene):
             return
         ways = [(STORE, host.name), (host.name, STORE)]
         self._cut(ways)
-        until = self._simulator.loop.time() + 2 * SESSION_S
         others = [other for other in self._hosts if other is not host]
-        while not any(map(controls, others)) and self._simulator.loop.time() < until:  # noqa: ASYNC110 - an image has no event
-            await asyncio.sleep(_BETWEEN_WRITES_S)
+        with suppress(EventTimeoutError):
+            await until(
+                lambda: any(map(controls, others)), 2 * SESSION_S, every_s=_BETWEEN_WRITES_S
+            )
         successor = next(filter(controls, others), None)
         process = successor.process if successor is not None else None
         if successor is not None:

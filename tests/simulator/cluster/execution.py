@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from simulator.checkers.laws import Law
 from simulator.clients.inspector import Inspector
@@ -10,6 +11,7 @@ from simulator.cluster.pulse import Pulse
 from simulator.cluster.world import ClusterWorld
 from simulator.execution import Execution, Outcome
 from simulator.workloads import Workloads
+from waiting import EventTimeoutError, until
 
 _POLL_S = 0.1
 _HEALING_S = 30.0
@@ -30,8 +32,7 @@ class _ClusterExecution(Execution):
 
     async def _start(self) -> None:
         await asyncio.gather(*(host.start() for host in self._hosts))
-        while not self._brokers.are_unfenced:  # noqa: ASYNC110 - a broker has no event for it
-            await asyncio.sleep(_POLL_S)
+        await until(lambda: self._brokers.are_unfenced, every_s=_POLL_S)
         await self._workloads.create()
         await self._loop.create_task(self._pulse.create(), context=self._pulse.process.context())
         for host in self._hosts:
@@ -55,22 +56,21 @@ class _ClusterExecution(Execution):
 
     async def _heal(self) -> None:
         """Wait until every ISR is complete."""
-        until = self._loop.time() + _HEALING_S
-        while self._loop.time() < until and not self._is_healed:
-            await self._register_again()
-            await asyncio.sleep(_POLL_S)
+        with suppress(EventTimeoutError):
+            await until(self._has_healed, _HEALING_S, every_s=_POLL_S)
         self._findings.expect(
             Law.HEALS,
             self._is_healed,
             f"{_HEALING_S} s after the last fault: {self._observer.images.lacking}",
         )
 
-    async def _register_again(self) -> None:
+    async def _has_healed(self) -> bool:
         """Start the brokers that have ended because a client unregistered them while fenced."""
         registered = self._cluster.image.brokers
         for host in self._hosts:
             if not host.is_running and host.node_id not in registered:
                 await host.bring_back()
+        return self._is_healed
 
     @property
     def _is_healed(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from lakelog.metadata.image import MetadataImage
@@ -26,6 +27,7 @@ from simulator.faults.broker_faults import BrokerFaults, Injector
 from simulator.faults.injections import Injections
 from simulator.network.network import Network
 from simulator.network.sockets import Portion, SimulatedSocket
+from waiting import EventTimeoutError, until
 
 _IN_A_TRANSACTION = 0.5
 """Chance that the controller dies between the entries of one change."""
@@ -130,11 +132,12 @@ class ClusterNemesis:
         if victim is not controller and not in_transaction:
             victim.kill()
         end = _end(controller) + self._rng.randint(1, 3)
-        until = self._simulator.loop.time() + 2 * SESSION_S
-        while self._simulator.loop.time() < until and not (  # noqa: ASYNC110 - an image has no event
-            _is_pending(controller) if in_transaction else _end(controller) >= end
-        ):
-            await asyncio.sleep(0.000_1)
+
+        def is_there() -> bool:
+            return _is_pending(controller) if in_transaction else _end(controller) >= end
+
+        with suppress(EventTimeoutError):
+            await until(is_there, 2 * SESSION_S, every_s=0.000_1)
         controller.kill()
         await asyncio.gather(self._come_back(victim), self._come_back(controller))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
@@ -15,6 +16,7 @@ from simulator.engine.process import Process
 from simulator.engine.simulator import Simulator
 from simulator.faults.broker_faults import BrokerFaults
 from simulator.network.network import Network
+from waiting import EventTimeoutError, until
 
 _POLL_S = 0.01
 LAG_S_MAX = 6.0
@@ -119,9 +121,9 @@ class Scene:
         self._network.mend(ways)
 
     async def _wait_for(self, is_so: Callable[[], bool], seconds: float) -> None:
-        until = self._simulator.loop.time() + seconds
-        while self._simulator.loop.time() < until and not is_so():  # noqa: ASYNC110 - an image has no event
-            await asyncio.sleep(_POLL_S)
+        """Go on as soon as it is so, and after `seconds` in any case."""
+        with suppress(EventTimeoutError):
+            await until(is_so, seconds, every_s=_POLL_S)
 
     async def _come_back(self, hosts: Iterable[BrokerHost]) -> None:
         await asyncio.sleep(self._rng.random() * SESSION_S)

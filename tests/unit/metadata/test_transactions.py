@@ -39,6 +39,7 @@ from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.metadata.transactions import entries_of, fits, taking_effect
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
+from waiting import until
 
 _SESSION_S = 1.0
 _BROKERS = (1_000_000_001, 1_000_000_002, 1_000_000_003)
@@ -158,11 +159,6 @@ def _register(broker_id: int, incarnation: bytes, image: MetadataImage) -> Plan[
     return plan_register_broker(image, broker_id, incarnation)
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    while not holds():  # noqa: ASYNC110 - an image has no event
-        await asyncio.sleep(0.01)
-
-
 def _create(image: MetadataImage) -> Plan[list[TopicResult]]:
     topic = NewTopic("large", assignments=[(n, _BROKERS) for n in range(_PARTITIONS)])
     return plan_create_topics(image, [topic], broker=BrokerConfig({}), random=SeededRandom(3))
@@ -199,11 +195,11 @@ def test_the_next_controller_resumes_a_change_whose_controller_died_between_two_
         await dying.died.wait()
         await dying.close()
         lost.cancel()
-        await _until(lambda: second.image.pending is not None)
+        await until(lambda: second.image.pending is not None)
         assert second.image.topic("large") is None and second.image == first.image
         begun = second.image.end
 
-        await _until(lambda: second.controller_id == 2)
+        await until(lambda: second.controller_id == 2)
         (result,) = await second.submit(_create)
         assert not result.error and result.partitions == _PARTITIONS
         image = second.image

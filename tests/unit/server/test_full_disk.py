@@ -42,6 +42,7 @@ from lakelog.wire.framing import decode_response
 from lakelog.wire.schema import Message
 from socketless_broker import SocketlessBroker, request_frame
 from storage_kit import DATA, NOW, ManualClock, make_batch
+from waiting import until
 
 T = TypeVar("T")
 SETTINGS = {
@@ -131,11 +132,6 @@ def test_a_start_on_a_full_disk_needs_the_reserve(reserve: int) -> None:
         await second.stop()
 
     asyncio.run(asyncio.wait_for(main(), 120))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - a thread has work to do
-        await asyncio.sleep(0.001)
 
 
 def look_again(broker: SocketlessBroker) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 from simulator.clients.groups.member import GroupClient
 from simulator.engine.loop import SimulatedLoop
+from waiting import EventTimeoutError, until
 
 _PATIENCE_S = 60.0
 """More than the sessions, rebalance timeouts and pauses of all members in sequence, in seconds."""
@@ -25,11 +27,11 @@ async def settle(
 
     `dead_members` crashed and were not replaced: the others have to take over their partitions.
     """
-    until = loop.time() + _PATIENCE_S
+    deadline = loop.time() + _PATIENCE_S
     for group in sorted({member.group for member in members}):
         inside = [member for member in members if member.group == group]
-        while loop.time() < until and not _is_settled(inside):  # noqa: ASYNC110 - members have no event for it
-            await asyncio.sleep(_POLL_S)
+        with suppress(EventTimeoutError):
+            await until(partial(_is_settled, inside), deadline - loop.time(), every_s=_POLL_S)
         owned = {member.name: sorted(member.owned) for member in inside}
         dead = [member.name for member in dead_members if member.group == group]
         findings.expect(

@@ -26,9 +26,11 @@ from lakelog.protocol.offset_commit import (
 )
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from scripted_broker import ScriptedBroker
+from waiting import eventually
 
 BOTH = {("orders", 0), ("orders", 1)}
 HEARTBEAT_S = 0.005
+NO_HEARTBEAT_S = 3600.0
 
 
 def joined(request: JoinGroupRequest) -> JoinGroupResponse:
@@ -50,7 +52,7 @@ def synced(request: SyncGroupRequest) -> SyncGroupResponse:
 
 
 @pytest.fixture
-def start(broker: ScriptedBroker, cluster: Cluster) -> Iterator[Callable[[], GroupSession]]:
+def start(broker: ScriptedBroker, cluster: Cluster) -> Iterator[Callable[..., GroupSession]]:
     """Starts a session of a group that has no other members."""
     broker.on(JoinGroupRequest, joined)
     broker.on(SyncGroupRequest, synced)
@@ -58,10 +60,10 @@ def start(broker: ScriptedBroker, cluster: Cluster) -> Iterator[Callable[[], Gro
     broker.on(LeaveGroupRequest, LeaveGroupResponse(members=[MemberResponse(member_id="m1")]))
     sessions: list[GroupSession] = []
 
-    def run() -> GroupSession:
+    def run(heartbeat_s: float = HEARTBEAT_S) -> GroupSession:
         beats = Cluster(broker.address, timeout_s=10.0)
         member = GroupMember("billing", ["orders"])
-        sessions.append(GroupSession(member, cluster, beats, heartbeat_interval_s=HEARTBEAT_S))
+        sessions.append(GroupSession(member, cluster, beats, heartbeat_interval_s=heartbeat_s))
         return sessions[-1]
 
     yield run
@@ -107,8 +109,7 @@ def test_a_rebalance_is_noticed_by_a_heartbeat(
 
     broker.on(HeartbeatRequest, rebalancing)
     assert noticed.wait(60)
-    while not session.needs_join:
-        threading.Event().wait(0.001)
+    eventually(lambda: session.needs_join)
     broker.on(HeartbeatRequest, HeartbeatResponse())
     assert session.join(10.0) == BOTH
 
@@ -120,8 +121,7 @@ def test_a_fenced_member_fails_at_its_next_call(
     session.join(10.0)
     broker.on(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
     with pytest.raises(ClientError) as error:
-        while not session.needs_join:
-            threading.Event().wait(0.001)
+        eventually(lambda: session.needs_join)
     assert error.value.code is ErrorCode.FENCED_INSTANCE_ID
 
 
@@ -153,9 +153,9 @@ def test_a_member_that_closes_leaves_at_once(
 
 
 def test_a_member_leaves_at_the_coordinator_that_took_over(
-    broker: ScriptedBroker, start: Callable[[], GroupSession]
+    broker: ScriptedBroker, start: Callable[..., GroupSession]
 ) -> None:
-    session = start()
+    session = start(NO_HEARTBEAT_S)  # a heartbeat finds the coordinator by itself
     session.join(10.0)
     moved = LeaveGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
     answers = itertools.chain([moved], itertools.repeat(LeaveGroupResponse()))

@@ -13,6 +13,7 @@ from lakelog.coordinator import host
 from lakelog.coordinator.transaction import producers
 from lakelog.coordinator.transaction.state import TransactionVersion
 from transaction_setup import BUMPING, CLASSIC, Producer, Setup, in_virtual_time, run
+from waiting import until
 
 NONE = ErrorCode.NONE
 
@@ -241,8 +242,7 @@ def test_an_end_is_decided_once_and_its_partition_is_computed_once(
         note(host, "partition_for")
         note(producers, "ended")
         assert (await setup.end(producer, commit=True, version=BUMPING)).code == NONE
-        while setup.coordinator._markers._running:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: not setup.coordinator._markers._running)
         assert seen == ["partition_for", "ended"]
         assert setup.state() == "CompleteCommit"
 

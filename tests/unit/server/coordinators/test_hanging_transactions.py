@@ -17,6 +17,7 @@ from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.log import Log
 from socketless_broker import SocketlessBroker
 from storage_kit import NOW, make_batch
+from waiting import until
 
 SETTINGS = {
     "transaction_state_log_num_partitions": "1",
@@ -66,8 +67,7 @@ def test_it_is_ended(
         with caplog.at_level(logging.WARNING):
             await broker.start()
             logs = [log_of(broker, "t"), log_of(broker, GROUP_TOPIC)]
-            while any(log.last_stable_offset < log.log_end_offset for log in logs):  # noqa: ASYNC110
-                await asyncio.sleep(0)
+            await until(lambda: all(log.last_stable_offset == log.log_end_offset for log in logs))
             await broker.stop()
         assert broker.server.broker.transactions.hanging_found == 4
         for owner in (f"producer id {producer_id}, epoch 0", "producer id 4711, epoch 3"):
@@ -97,8 +97,7 @@ def test_a_marker_that_finds_no_space_is_tried_again(
         with caplog.at_level(logging.WARNING):
             await broker.start()
             logs = [log_of(broker, "t"), log_of(broker, GROUP_TOPIC)]
-            while any(log.producers.is_in_transaction(4711, 3) for log in logs):  # noqa: ASYNC110
-                await asyncio.sleep(0)
+            await until(lambda: not any(log.producers.is_in_transaction(4711, 3) for log in logs))
             await broker.stop()
         assert "t-0: a transaction hangs, of producer id 4711, epoch 3" in caplog.text
         assert "it cannot be ended: KAFKA_STORAGE_ERROR" in caplog.text

@@ -16,6 +16,7 @@ from lakelog.server.coordinators.lease import Lease
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
 from virtual_time import run_in_virtual_time
+from waiting import until
 
 SESSION_S = 9.0
 
@@ -38,8 +39,7 @@ class World:
 
     async def _refresh(self) -> None:
         self.refreshed += 1
-        while self.is_stuck:  # noqa: ASYNC110 - the test has no event for it
-            await asyncio.sleep(0.1)
+        await until(lambda: not self.is_stuck, 3600.0, every_s=0.1)
         if self.failure is not None:
             raise self.failure
 

@@ -6,6 +6,7 @@ import asyncio
 
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from waiting import until
 
 
 def test_the_cluster_is_the_home_of_every_name() -> None:
@@ -28,9 +29,7 @@ def test_a_broker_that_is_down_is_not_unfenced() -> None:
 
     async def main() -> None:
         await asyncio.gather(*(host.start() for host in world.hosts))
-        async with asyncio.timeout(30):
-            while not brokers.are_unfenced:  # noqa: ASYNC110 - a broker has no event for it
-                await asyncio.sleep(0.1)
+        await until(lambda: brokers.are_unfenced)
         world.hosts[2].kill()
 
     loop.run_until_complete(main())

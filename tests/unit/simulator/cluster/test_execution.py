@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from simulator.checkers.laws import Law
@@ -11,6 +9,7 @@ from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from waiting import until
 
 
 def test_each_broker_is_restarted_for_the_final_reads() -> None:
@@ -42,8 +41,7 @@ def test_a_broker_that_was_unregistered_in_the_last_fault_is_brought_back(
     async def pause_until_unregistered() -> None:
         host = world.hosts[0]
         host.pause()
-        while host.node_id in world.image.brokers:  # noqa: ASYNC110 - no event of the world
-            await asyncio.sleep(0.1)
+        await until(lambda: host.node_id not in world.image.brokers, every_s=0.1)
 
     monkeypatch.setattr(world.nemesis, "run", pause_until_unregistered)
     assert run_cluster(world).violations == ()

@@ -10,6 +10,7 @@ from lakelog.spark.archive import enabled as module
 from lakelog.spark.archive.enabled import SessionOnce, Supervisor
 from lakelog.spark.archive.upkeep import Refreshes, Upkeep
 from lakelog.tables.archive.failures import SyncError
+from waiting import eventually
 
 ENABLED = {"table.enable": "true", "table.name": "", "table.warehouse": ""}
 
@@ -199,8 +200,7 @@ def test_a_supervisor_that_is_stopped_ends_its_jobs(world: World, supervisor: Su
     stop = threading.Event()
     thread = threading.Thread(target=supervisor.run, args=(stop,))
     thread.start()
-    while not world.running:
-        stop.wait(0.01)
+    eventually(lambda: world.running)
     stop.set()
     thread.join(60)
     assert not world.running

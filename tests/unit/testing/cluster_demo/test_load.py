@@ -9,6 +9,7 @@ import pytest
 
 from lakelog.testing.cluster_demo import load
 from lakelog.testing.cluster_demo.load import Load
+from waiting import eventually
 
 _REFUSED_AT = 5
 
@@ -64,8 +65,7 @@ def test_acknowledged_records_are_kept_with_their_numbers(
     monkeypatch.setattr(load, "Producer", Producer)
     running = Load("h:1", "t", 2)
     running.start()
-    while len(running.acknowledged) < 20:
-        pass
+    eventually(lambda: len(running.acknowledged) >= 20)
     running.stop()
     values = [int(each.value) for each in running.acknowledged]
     assert values == [number for number in range(running.sent) if number != 1]

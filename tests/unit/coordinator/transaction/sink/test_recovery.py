@@ -16,6 +16,7 @@ from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.protocol.commit_sets import Refusal, Winner
 from sink_setup import Producer, Setup, Sinks, again, reason, winner
 from transaction_setup import run
+from waiting import until
 
 BATCHES = 3
 TASKS = 2
@@ -130,8 +131,7 @@ def test_a_query_that_dies_with_its_coordinator_repeats_no_batch(kept: bool) -> 
             dying_at(setup, last, kept=kept)
             query = Query(setup)
             life = asyncio.ensure_future(query.live())
-            while setup.log.appends < last and not life.done():  # noqa: ASYNC110 - virtual time
-                await asyncio.sleep(0.001)
+            await until(lambda: setup.log.appends >= last or life.done(), every_s=0.001)
             life.cancel()
             await asyncio.sleep(1)
             successor = Query(setup)

@@ -16,6 +16,7 @@ from lakelog.protocol.commit_sets import NO_BATCH, Refusal
 from lakelog.records.batch import read_header
 from sink_setup import BUMPING, ORDERS, Producer, Setup, Sinks, again, reason, winner
 from transaction_setup import in_virtual_time
+from waiting import until
 
 DAY_S = 24 * 3600
 
@@ -433,8 +434,7 @@ async def test_a_loser_that_begins_during_the_commit_does_not_stay_open(setup: S
     ending = sinks.end(parent, 0, [won])
     task = asyncio.ensure_future(ending)
     (shard,) = setup.coordinator._host.active_shards()
-    while shard.ids.is_settled("daily"):  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: not shard.ids.is_settled("daily"), every_s=0)
     adding = setup.coordinator.verify(loser, *child, [ORDERS], add=True)
     assert reason(await task) is None
     assert (await adding)[ORDERS] is ErrorCode.CONCURRENT_TRANSACTIONS
