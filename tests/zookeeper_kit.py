@@ -10,9 +10,8 @@ from doubles.zookeeper import Faults, SimulatedEnsemble, SimulatedSession
 from lakelog.metadata.store.api import AppendOutcome, MetadataBatch
 from lakelog.metadata.store.chain import Marks, MemoryMarks
 from lakelog.metadata.store.zookeeper.layout import Layout, Term
-from lakelog.metadata.store.zookeeper.log import EntryLog
+from lakelog.metadata.store.zookeeper.log import EntryLog, Terms
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
-from lakelog.metadata.store.zookeeper.terms import Terms
 from simulator.engine.loop import SimulatedLoop
 from virtual_time import run_in_virtual_time
 

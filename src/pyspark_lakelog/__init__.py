@@ -31,28 +31,28 @@ class DefaultSource(DataSource):  # type: ignore[misc]
         return "lakelog"
 
     def schema(self) -> StructType:
-        from lakelog.spark.expected_errors import without_traceback
+        from lakelog.spark.python_processes import without_traceback
         from lakelog.spark.source.readers import schema_of
 
         with without_traceback():
             return schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from lakelog.spark.expected_errors import without_traceback
+        from lakelog.spark.python_processes import without_traceback
         from lakelog.spark.source.readers import batch_reader
 
         with without_traceback():
             return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from lakelog.spark.expected_errors import without_traceback
+        from lakelog.spark.python_processes import without_traceback
         from lakelog.spark.source.readers import stream_reader
 
         with without_traceback():
             return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from lakelog.spark.expected_errors import without_traceback
+        from lakelog.spark.python_processes import without_traceback
         from lakelog.spark.sink.writers import batch_writer
 
         with without_traceback():
@@ -61,7 +61,7 @@ class DefaultSource(DataSource):  # type: ignore[misc]
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        from lakelog.spark.expected_errors import without_traceback
+        from lakelog.spark.python_processes import without_traceback
         from lakelog.spark.sink.writers import stream_writer
 
         with without_traceback():

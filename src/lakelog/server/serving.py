@@ -1,4 +1,9 @@
-"""A broker in this process: made of the real environment, run until a signal, and stopped."""
+"""A broker in this process: made of the real environment, run until a signal, and stopped.
+
+The process's file descriptors are divided: logs first, connections get the rest. Any client can use
+up descriptors by opening connections, and a broker that cannot open its logs cannot serve at all.
+So connections are bounded below the limit of the process.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import logging
 import signal
 from collections.abc import Iterator
 from importlib import import_module
+from typing import NamedTuple
 
 from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
@@ -18,7 +24,33 @@ from lakelog.server.app import Server
 from lakelog.server.environment import Environment
 from lakelog.server.metadata_store import metadata_store
 from lakelog.server.options import ServeOptions, StartError, StoppedError
-from lakelog.server.upkeep.descriptors import LIMIT_MIN, Descriptors
+
+LOG_FILES_MAX = 8192
+"""More would cost kernel memory and gain nothing: a log is opened again in microseconds."""
+RESERVE = 128
+"""Descriptors of the loop, the listeners, the metadata log, HTTP connections (up to 32), helpers,
+and files that threads open briefly."""
+LIMIT_MIN = 64
+"""With fewer descriptors a broker cannot do its work."""
+
+
+class Descriptors(NamedTuple):
+    """Numbers of descriptors by use; together they stay below the limit."""
+
+    log_files: int
+    connections: int
+
+    @staticmethod
+    def divided(limit: int) -> Descriptors:
+        """Divide the soft limit of open files, which is at least `LIMIT_MIN`.
+
+        Return the largest numbers of open log files and of connections, inclusive.
+        """
+        assert limit >= LIMIT_MIN
+        reserve = min(RESERVE, limit // 2)
+        log_files = min((limit - reserve) // 2, LOG_FILES_MAX)
+        return Descriptors(log_files, limit - reserve - log_files)
+
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lakelog.spark.garbage import exempt_modules
+from lakelog.spark.python_processes import exempt_modules
 from lakelog.tables.archive.files import add_unknown, file_schema, write_ranges
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.planner import BatchPlanner

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, NotWrittenError, TopicNotFoundError
 from lakelog.client.producer.api import Producer
-from lakelog.spark.garbage import exempt_modules
+from lakelog.spark.python_processes import exempt_modules
 from lakelog.spark.sink.columns import record_columns
 from lakelog.spark.sink.errors import FencedError, RowError, SinkError
 from lakelog.spark.sink.options import SinkOptions

@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from lakelog.spark.expected_errors import without_traceback
+from lakelog.spark.python_processes import without_traceback
 from lakelog.spark.source.clients import open_planner
 from lakelog.spark.source.continuation import continue_from
 from lakelog.spark.source.joined import planned, read_planned

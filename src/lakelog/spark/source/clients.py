@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lakelog.spark.garbage import is_worker
+from lakelog.spark.python_processes import is_worker
 from lakelog.spark.source.options import SourceOptions
 from lakelog.tables.joined.client import JoinedClient
 from lakelog.tables.topic.client import TopicClient

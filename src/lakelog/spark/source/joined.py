@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lakelog.base.events import event
-from lakelog.spark.garbage import exempt_modules
+from lakelog.spark.python_processes import exempt_modules
 from lakelog.spark.schema import arrow_schema
 from lakelog.spark.source.clients import reading_client
 from lakelog.spark.source.continuation import report_loss

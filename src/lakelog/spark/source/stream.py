@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from lakelog.base.events import event
-from lakelog.spark.expected_errors import without_traceback
+from lakelog.spark.python_processes import without_traceback
 from lakelog.spark.source.batch import RangePartition, plan
 from lakelog.spark.source.clients import open_planner
 from lakelog.spark.source.continuation import Continuation, continue_from

@@ -1,7 +1,8 @@
 """The entries of the log: numbered nodes behind a compare-and-append on their end.
 
 An append is one transaction: check the version of the controller's node, create the entry with its
-number, set the end at its version. Sequential nodes would not do: they number every attempt.
+number, set the end at its version. Sequential nodes would not do: they number every attempt. The
+controller's term is a node whose version fences appends, replaced by compare-and-set.
 
 This handle keeps the newest state of the log that it has verified (`chain.py`), in memory and in
 its data folder. A log that does not continue this state is refused.
@@ -32,6 +33,7 @@ from lakelog.metadata.store.zookeeper.layout import (
     Pointer,
     StoredEntry,
     Tail,
+    Term,
     decode_format,
     encode_format,
 )
@@ -48,7 +50,56 @@ from lakelog.metadata.store.zookeeper.session import (
     write_repeatable,
 )
 from lakelog.metadata.store.zookeeper.snapshots import Snapshots
-from lakelog.metadata.store.zookeeper.terms import Terms
+
+
+class Terms:
+    """The newest term that this handle has seen."""
+
+    def __init__(self, session: Session, layout: Layout) -> None:
+        self._session = session
+        self._layout = layout
+        self.known = NO_TERM
+        self._taken: Term | None = None
+
+    async def current(self) -> Term:
+        """Return the term in force.
+
+        Raises `MetadataCorrupt` if the ensemble has forgotten a term, and `Disconnected`.
+        """
+        known = self.known  # a watch may see a newer one meanwhile
+        await pass_barrier(self._session, self._layout.barrier)
+        term = await self.look()
+        if term.epoch < known.epoch:
+            raise MetadataCorrupt(
+                f"{self._layout.controller} in ZooKeeper is at epoch {term.epoch}, but epoch "
+                f"{known.epoch} was seen before: the ensemble lost writes or was restored"
+            )
+        return term
+
+    async def look(self, on_change: Notify | None = None) -> Term:
+        """Return a term that may be older than the known one. Raises `Disconnected`."""
+        path = self._layout.controller
+        node = await get_required(self._session, path, on_change)
+        term = Term.decode(path, node.data, node.version)
+        if term.epoch > self.known.epoch:
+            self.known = term
+        return term
+
+    async def take(self, broker_id: int, incarnation_id: bytes, after: Term) -> Term:
+        """Begin a term of this broker unless a newer one than `after` exists; return the term.
+
+        Repeat a call that raised `Disconnected` with the then current term.
+        """
+        if after == self._taken:  # by an earlier attempt of unknown outcome
+            self._taken = None
+            return after
+        self._taken = Term(broker_id, after.epoch + 1, incarnation_id, after.version + 1)
+        put = Put(self._layout.controller, self._taken.encode(), after.version)
+        await write_repeatable(self._session, put)
+        current = await self.current()
+        self._taken = None
+        return current
+
 
 _SCANNED_AT_ONCE = 32
 _READ_TRIES = 5

@@ -40,9 +40,8 @@ from lakelog.metadata.store.api import (
 from lakelog.metadata.store.chain import Marks
 from lakelog.metadata.store.zookeeper.brokers import Brokers
 from lakelog.metadata.store.zookeeper.layout import NO_TERM, Layout
-from lakelog.metadata.store.zookeeper.log import EntryLog
+from lakelog.metadata.store.zookeeper.log import EntryLog, Terms
 from lakelog.metadata.store.zookeeper.session import Disconnected, Session
-from lakelog.metadata.store.zookeeper.terms import Terms
 from lakelog.runtime.api import Clock, Random
 
 _logger = logging.getLogger(__name__)
