@@ -12,6 +12,7 @@ from lakelog.protocol.metadata import MetadataResponsePartition
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
+from lakelog.server.cluster.availability import Availability
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.membership import Membership
 from lakelog.server.controller.succession import NO_TERM, Succession
@@ -47,8 +48,10 @@ def partitions_shown_as_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers return all replicas of a partition as in sync, and some leader."""
     described = metadata_handler._partition
 
-    def healthy(partition: PartitionImage, fenced: frozenset[int]) -> MetadataResponsePartition:
-        row = described(partition, fenced)
+    def healthy(
+        topic_id: bytes, partition: PartitionImage, availability: Availability
+    ) -> MetadataResponsePartition:
+        row = described(topic_id, partition, availability)
         row.isr_nodes = list(partition.replicas)
         row.leader_id = max(row.leader_id, partition.replicas[0])
         return row
