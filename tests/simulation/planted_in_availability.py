@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.partition_health import OFFLINE, Ailing, examine
 from lakelog.metadata.failover import PartitionImage
 from lakelog.protocol.metadata import MetadataResponsePartition
 from lakelog.replica.partition import Partition
@@ -57,6 +58,16 @@ def partitions_shown_as_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
         return row
 
     monkeypatch.setattr(metadata_handler, "_partition", healthy)
+
+
+@bug("a health without partitions", ("plain",), ("two down",), first=8, seconds=8.0)
+def health_without_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command lists partitions without a leader only."""
+
+    def offline(*arguments: Any) -> list[Ailing]:
+        return [each for each in examine(*arguments) if each.problem == OFFLINE]
+
+    monkeypatch.setattr("lakelog.cli.commands.cluster.examine", offline)
 
 
 @bug("metrics without an alarm", ("plain",), ("two down",), first=8, seconds=8.0)
