@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.partition_health import OFFLINE, Ailing, examine
 from lakelog.metadata.failover import PartitionImage
 from lakelog.protocol.metadata import MetadataResponsePartition
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
+from lakelog.server.cluster.availability import Availability
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.membership import Membership
 from lakelog.server.controller.succession import NO_TERM, Succession
@@ -47,13 +49,25 @@ def partitions_shown_as_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers return all replicas of a partition as in sync, and some leader."""
     described = metadata_handler._partition
 
-    def healthy(partition: PartitionImage, fenced: frozenset[int]) -> MetadataResponsePartition:
-        row = described(partition, fenced)
+    def healthy(
+        topic_id: bytes, partition: PartitionImage, availability: Availability
+    ) -> MetadataResponsePartition:
+        row = described(topic_id, partition, availability)
         row.isr_nodes = list(partition.replicas)
         row.leader_id = max(row.leader_id, partition.replicas[0])
         return row
 
     monkeypatch.setattr(metadata_handler, "_partition", healthy)
+
+
+@bug("a health without partitions", ("plain",), ("two down",), first=8, seconds=8.0)
+def health_without_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command lists partitions without a leader only."""
+
+    def offline(*arguments: Any) -> list[Ailing]:
+        return [each for each in examine(*arguments) if each.problem == OFFLINE]
+
+    monkeypatch.setattr("lakelog.cli.commands.cluster.examine", offline)
 
 
 @bug("metrics without an alarm", ("plain",), ("two down",), first=8, seconds=8.0)

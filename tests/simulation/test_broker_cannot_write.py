@@ -7,14 +7,13 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import pytest
 
-from lakelog.base.errors import KafkaError
-from lakelog.metadata.failover import PartitionImage
+from lakelog.base.errors import ErrorCode
+from lakelog.metadata.failover import NO_LEADER, PartitionImage
 from lakelog.metadata.image import MetadataImage
-from lakelog.storage.preparation import NotReady
+from simulation.fetching import fetch_code
 from simulator.brokers.host import BrokerHost
 from simulator.cluster.ensemble import STORE
 from simulator.cluster.execution import run_cluster
@@ -198,16 +197,10 @@ def test_a_leader_that_cannot_read_its_log_hands_the_partition_over(
 ) -> None:
     async def fail(nemesis: ClusterNemesis) -> None:
         host = leader(nemesis)
-        assert host.server is not None
-        partition = host.server.broker.partitions.get("orders", 0)
-        assert partition is not None
         host.disk.fail("read", errno.EIO, suffix=".log", times=100_000)
+        await fetch_code(nemesis, host, ("orders", 0))
 
         def has_handed_over() -> bool:
-            # A consumer, or a follower that lags, reads; here it is the test.
-            if partition.serves:
-                with suppress(KafkaError, NotReady):
-                    partition.read(0, 1 << 20, min_one=True)
             state = partitions(nemesis._cluster.image)[0]
             return host.node_id not in (state.leader, *state.isr)
 
@@ -216,5 +209,34 @@ def test_a_leader_that_cannot_read_its_log_hands_the_partition_over(
         host.kill()
         await host.bring_back()
         await until(lambda: is_back(nemesis, host), BACK_S)
+
+    in_a_world(monkeypatch, 1, fail)
+
+
+def test_a_partition_whose_only_replica_in_sync_cannot_be_read_has_no_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(nemesis: ClusterNemesis) -> None:
+        host = leader(nemesis)
+        others = [each for each in nemesis._hosts if each is not host]
+        for other in others:
+            other.kill()
+
+        def state() -> PartitionImage:
+            return partitions(nemesis._cluster.image)[0]
+
+        assert await until(lambda: state().isr == (host.node_id,), HANDOVER_S)
+        await host.stop()
+        await host.bring_back()  # it has not read its records yet
+        assert await until(lambda: state().leader == host.node_id, BACK_S)
+        host.disk.fail("read", errno.EIO, suffix=".log", times=100_000)
+        assert await fetch_code(nemesis, host, ("orders", 0)) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await until(lambda: state().leader == NO_LEADER, HANDOVER_S)
+        host.disk.forget_faults()
+        await asyncio.sleep(IDLE_S)
+        assert state().leader == NO_LEADER
+        host.kill()
+        await asyncio.gather(*(each.bring_back() for each in nemesis._hosts))
+        assert await until(lambda: is_back(nemesis, host), BACK_S)
 
     in_a_world(monkeypatch, 1, fail)

@@ -90,8 +90,30 @@ def test_below_the_recovery_point_the_partition_goes_offline(broker: BrokerProce
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert "1 offline: damaged-0 (" in done.stdout
+    (described,) = _shown(broker, "topic", "describe", "damaged", "--offline")
+    (partition,) = described["partitions"]
+    assert (partition["leader"], partition["problem"]) == (None, "offline")
+    assert partition["offline_replicas"] == partition["replicas"]
     broker.stop(clean=False)
     assert _log(broker).read_bytes() == content
+
+
+def test_a_producer_continues_when_the_log_is_mended(broker: BrokerProcess) -> None:
+    intact = _log(broker).read_bytes()
+    _flip(_log(broker), b"below: ")
+    broker.start()
+    refused: list[object] = []
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("damaged", b"waits", on_delivery=lambda error, _: refused.append(error))
+    metadata = producer.list_topics("damaged", timeout=30).topics["damaged"].partitions[0]
+    assert metadata.leader == -1
+    broker.stop(clean=False)
+    _log(broker).write_bytes(intact)
+    broker.restart()
+    assert producer.flush(60) == 0
+    assert refused == [None]
+    with WireClient(broker.bootstrap) as client:
+        assert b"waits" in bytes(fetch(client, "damaged", 2).records)
 
 
 def test_lags_are_shown_beside_a_partition_that_is_offline(broker: BrokerProcess) -> None:

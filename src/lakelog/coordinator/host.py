@@ -191,12 +191,13 @@ class ShardHost(Generic[S]):
 
         Returns at once if it is hosted in this epoch, and unloads a shard of another one. Raises
         `KafkaError`, `OSError`, `CorruptRecord` or `WireError` if the epoch is over or the log
-        cannot be read. The partition is then not hosted.
+        cannot be read. The partition is then not hosted. After any other exception it is loaded
+        again later.
         """
         log = self._logs.open(partition, leader_epoch)
         if self.leader_epoch(partition) == leader_epoch:
             return
-        self.unload(partition)
+        self._drop_hosted(partition)
         shard = self._new_shard(partition, leader_epoch)
         hosted = self._hosted[partition] = Hosted(
             partition, leader_epoch, log, shard, self._writing
@@ -213,13 +214,22 @@ class ShardHost(Generic[S]):
                 return
             self._drop(hosted, ErrorCode.NOT_COORDINATOR)
             raise
+        except Exception as bug:  # noqa: BLE001 - the partition would be loading for ever
+            if not hosted.dropped:
+                self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+                self._reloads.survive(partition, leader_epoch, bug)
+            return
         if hosted.dropped:
             return
+        self._reloads.cancel(partition)
         hosted.begin()
 
     def unload(self, partition: int) -> None:
         """Stop at once, and answer all waiting requests `NOT_COORDINATOR`."""
         self._reloads.cancel(partition)
+        self._drop_hosted(partition)
+
+    def _drop_hosted(self, partition: int) -> None:
         hosted = self._hosted.get(partition)
         if hosted is not None:
             self._drop(hosted, ErrorCode.NOT_COORDINATOR)

@@ -2,8 +2,9 @@
 
 The event loop runs between the reads of a log. After an append with an unknown outcome the host
 drops the shard of the partition. If the log cannot be read now, because the disk is full or no file
-descriptor is left, the reload is retried: nothing else would load the partition before the next
-start of the broker.
+descriptor is left, the reload is retried, as it is after an unexpected exception: nothing else
+would load the partition before the next start of the broker. One log line stands for all failures
+in a row.
 """
 
 from __future__ import annotations
@@ -105,14 +106,32 @@ class Reloads:
         self._load = load
         self._tasks = tasks
         self._failed: dict[int, Timer] = {}
+        """Timers of the next attempts, the last one also during the attempt."""
 
     def begin(self, partition: int, leader_epoch: int) -> None:
         """Start to reload a partition whose shard was dropped."""
         name = f"reload {self._topic}-{partition}"
         self._tasks.spawn(self._reload(partition, leader_epoch), name=name)
 
+    def survive(self, partition: int, leader_epoch: int, bug: Exception) -> None:
+        """Load a partition again after an exception that no code expects."""
+        if partition not in self._failed:
+            logger.error(
+                "loading %s-%d failed, and is repeated: %r",
+                self._topic,
+                partition,
+                bug,
+                exc_info=bug,
+                extra=event("task_failed", task=f"load {self._topic}-{partition}"),
+            )
+        self._retry_later(partition, leader_epoch)
+
+    def _retry_later(self, partition: int, leader_epoch: int) -> None:
+        timer = self._tasks.call_later(_RETRY_S, self.begin, partition, leader_epoch)
+        self._failed[partition] = timer
+
     def cancel(self, partition: int) -> None:
-        """Stop retrying to load a partition."""
+        """Stop retrying to load a partition, which is loaded or not led any more."""
         timer = self._failed.pop(partition, None)
         if timer is not None:
             timer.cancel()
@@ -138,7 +157,4 @@ class Reloads:
                     extra=event("coordinator_load_failed", topic=self._topic, partition=partition),
                 )
             if code is ErrorCode.KAFKA_STORAGE_ERROR:
-                timer = self._tasks.call_later(_RETRY_S, self.begin, partition, leader_epoch)
-                self._failed[partition] = timer
-        else:
-            self._failed.pop(partition, None)
+                self._retry_later(partition, leader_epoch)

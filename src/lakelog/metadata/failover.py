@@ -22,6 +22,20 @@ from collections.abc import Container
 from typing import NamedTuple
 
 NO_LEADER = -1
+AT_START = -1
+"""The leader epoch of failures that a start has found."""
+
+
+class Failure(NamedTuple):
+    """A failure of the log of one replica.
+
+    leader_epoch: in which the replica found it; `AT_START` when no leader knows a position of its
+        process.
+    is_offline: whether the log cannot even be read.
+    """
+
+    leader_epoch: int
+    is_offline: bool = False
 
 
 class PartitionImage(NamedTuple):
@@ -119,32 +133,37 @@ def after_loss(
 def after_failure(
     partition: PartitionImage,
     broker_id: int,
-    failed_in: int,
+    failure: Failure,
     unable: frozenset[int],
     min_isr: int,
 ) -> PartitionImage:
     """Return the partition after the log of one replica was found damaged or has failed.
 
-    A leader without a successor stays, as there is no other copy of its records. Any other replica
-    is not eligible any more. The leader epoch rises, so that no leader counts an earlier position
-    of the replica, which copies the log again. The same object if that has happened.
+    A leader without a successor stays while its log can be read, as there is no other copy of its
+    records. Otherwise the partition has no leader, and the replica stays eligible: it leads again
+    after a start that has opened its log. Any other replica is not eligible any more. The leader
+    epoch rises, so that no leader counts an earlier position of the replica, which copies the log
+    again. The same object if that has happened.
 
-    failed_in: the leader epoch in which the replica found the failure; -1 at its start, when no
-        leader knows a position of its process.
     unable: the brokers that cannot lead instead.
     """
+    failed_in, is_offline = failure
     is_eligible = broker_id in (*partition.isr, *partition.elr)
     if not is_eligible and partition.leader_epoch > failed_in:
         return partition
+    if is_offline and partition.leader == NO_LEADER:
+        return partition
     # A running replica deletes its records before it copies them again. An unclean election that
     # preferred it, as after the loss of the end of its log, could lose all records.
-    keeps = failed_in < 0
+    keeps = failed_in == AT_START
     if partition.leader == broker_id:
         unable |= {broker_id}
         changed = after_loss(partition, broker_id, unable, min_isr, keeps_folder=keeps)
-        return partition if changed.leader == NO_LEADER else changed
+        if changed.leader != NO_LEADER:
+            return changed
+        return after_fencing(partition, broker_id, unable, min_isr) if is_offline else partition
     changed = after_loss(partition, broker_id, unable, min_isr, keeps_folder=keeps)
-    if failed_in < 0 or changed.leader == NO_LEADER:
+    if failed_in == AT_START or changed.leader == NO_LEADER:
         return changed
     return changed.led_by(changed.leader, changed.isr)
 

@@ -13,6 +13,8 @@ class FailedReplica(Struct):
     partition_index: int = int32()
     leader_epoch: int = int32()
     """In which the broker found the failure; -1 at its start."""
+    is_offline: bool = boolean("0+", tag=OWN_TAGS)
+    """Whether the broker cannot even read the log."""
 
 
 class BrokerHeartbeatRequest(Message, versions="0-2", flexible="0+"):

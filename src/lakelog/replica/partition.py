@@ -685,9 +685,10 @@ class Partition:
         self.serves = self.role.is_leader and self.is_online
 
     def _on_failed(self) -> None:
+        # A damaged log may go offline later, which is news.
         if self.failed_in is None:
             self.failed_in = self.leader_epoch
-            self._failed(self)
+        self._failed(self)
 
     def _on_offline(self) -> None:
         self._update_serves()

@@ -35,6 +35,8 @@ class Partitions:
         self.flushed_by_age: dict[Partition, None] = {}
         """Partitions with a `flush.ms`, in no particular order."""
         self._offline: dict[tuple[str | bytes, int], str] = {}
+        self._failed: set[tuple[bytes, int]] = set()
+        """Keys of partitions that have gone offline."""
         self._known: Counter[bytes] = Counter()
         """Number of partitions, offline ones included, of each topic id."""
 
@@ -119,6 +121,19 @@ class Partitions:
         ]
 
     @property
+    def offline_keys(self) -> frozenset[tuple[bytes, int]]:
+        """Topic id and index of each partition whose log cannot be used."""
+        unusable = {
+            (topic_id, index) for topic_id, index in self._offline if isinstance(topic_id, bytes)
+        }
+        return frozenset(self._failed | unusable)
+
+    def note_offline(self, partition: Partition) -> None:
+        """Add the partition to `offline_keys` if its log has failed."""
+        if partition.offline_reason is not None and partition in self._all:
+            self._failed.add(partition.key)
+
+    @property
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """Current high watermarks by topic name and partition index."""
         return {(entry.topic, entry.index): entry.watermark.offset for entry in self}
@@ -154,6 +169,7 @@ class Partitions:
 
     def _forget(self, partition: Partition) -> None:
         self._all.pop(partition, None)
+        self._failed.discard(partition.key)
         self.flushed_by_age.pop(partition, None)
 
     def _forget_one(self, topic: str | bytes) -> None:

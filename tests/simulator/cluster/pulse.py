@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 
+from lakelog.base.errors import KafkaError
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from simulator.brokers.host import BrokerHost
@@ -19,6 +20,7 @@ from simulator.clients.context import ClientContext
 from simulator.clients.producers.batches import batch_of
 from simulator.clients.topics import create_topic
 from simulator.cluster.availability import SILENCE_S_MAX, Availability
+from simulator.cluster.health import ask_health
 from simulator.cluster.shown import Shown
 from simulator.cluster.soundness import are_joined, soundness_of
 from simulator.network.connection import ClientConnection, NoResponse
@@ -48,14 +50,20 @@ class Pulse(Client):
         super().__init__(context, TOPIC)
         self._hosts = hosts
         self._places: list[Place] = [(TOPIC, index) for index in range(len(hosts) - 1)]
-        self._connections = {
-            host.node_id: ClientConnection(context.network, self.process, host.address)
-            for host in hosts
-        }
+        self._connections = self._connect_all()
+        self._health: dict[int, asyncio.Task[None]] = {}
+        """Tasks that ask a broker for the health of the cluster, by node id."""
         self.availability: Availability | None = None
         self._blind_at = float("-inf")
         """When a schedule last kept this client from a broker: some other client may write."""
         self._shown = Shown(self.findings, hosts, MIN_ISR, fenced)
+
+    def _connect_all(self) -> dict[int, ClientConnection]:
+        """Return a connection to each broker, by node id."""
+        return {
+            host.node_id: ClientConnection(self.context.network, self.process, host.address)
+            for host in self._hosts
+        }
 
     async def create(self) -> None:
         """Create the topic, before the faults."""
@@ -68,7 +76,7 @@ class Pulse(Client):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch())
             for host in self._hosts:
-                tasks.create_task(self._beat(host))
+                tasks.create_task(self._beat(host, tasks))
         for connection in self._connections.values():
             connection.close()
 
@@ -87,12 +95,16 @@ class Pulse(Client):
             self._blind_at = self.now
         return self.availability
 
-    async def _beat(self, host: BrokerHost) -> None:
+    async def _beat(self, host: BrokerHost, tasks: asyncio.TaskGroup) -> None:
         """Write through one broker, as far as it leads, and judge its word on the partitions."""
         while not self.conditions.is_ending:
             with contextlib.suppress(NoResponse):
                 await self._write(host)
                 if any(map(self._is_silent, self._places)):
+                    # Beside the writes, which would be late: it asks dead brokers as well.
+                    if host.node_id not in self._health:
+                        health = tasks.create_task(self._judge_health(host))
+                        self._health[host.node_id] = health
                     await self._judge(host)
             await self.pause(0.5 * _PERIOD_S, 1.5 * _PERIOD_S)
 
@@ -128,7 +140,7 @@ class Pulse(Client):
         connection = self._connections[host.node_id]
         response = await connection.call(request, _METADATA_VERSION, _TIMEOUT_S)
         availability = self._observe()
-        untouched_s = min(availability.able_s(host.node_id), self.now - self._blind_at)
+        untouched_s = self._untouched_s(host)
         for row in response.topics[0].partitions:
             place = TOPIC, row.partition_index
             if untouched_s > SILENCE_S_MAX and self._is_silent(place):
@@ -136,3 +148,25 @@ class Pulse(Client):
                 self._shown.see_partition(host, place, row, silent_s, self.now)
             else:
                 self._shown.excuse(host, place)
+
+    def _untouched_s(self, host: BrokerHost) -> float:
+        """Return since when no fault touches a broker, or this client's way to brokers."""
+        return min(self._observe().able_s(host.node_id), self.now - self._blind_at)
+
+    async def _judge_health(self, host: BrokerHost) -> None:
+        """Check what `cluster health` shows by a broker, while partitions cannot be written."""
+        connections = self._connect_all()
+        while not self.conditions.is_ending and any(map(self._is_silent, self._places)):
+            asked_at = self.now
+            with contextlib.suppress(KafkaError):
+                health = await ask_health(host.node_id, connections)
+                since_s = self.now - asked_at
+                for place in self._places:
+                    silent_s = self._observe().silent_s(place)
+                    untouched_s = self._untouched_s(host) - since_s
+                    if min(untouched_s, silent_s - since_s) > SILENCE_S_MAX:
+                        self._shown.see_health(host, place, health, silent_s, self.now)
+            await asyncio.sleep(_PERIOD_S)
+        del self._health[host.node_id]
+        for connection in connections.values():
+            connection.close()

@@ -1,13 +1,13 @@
 """The law about health and metrics: nothing looks healthy that cannot be written.
 
-A partition that has acknowledged nothing for too long is a problem for `lakelog cluster health`,
-whichever broker it asks, and for the metrics of some broker that runs. A broker that the cluster
-has fenced is not ready, whether it knows that or not.
+A partition that has acknowledged nothing for too long is a problem in the Metadata of each broker,
+in `lakelog cluster health`, whichever broker it asks, and in the metrics of some broker that runs.
+A broker that the cluster has fenced is not ready, whether it knows that or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from lakelog.cli.partition_health import problem_of
@@ -59,20 +59,32 @@ class Shown:
             silent_s: since when it has acknowledged nothing.
         """
         self._findings.counts["partitions that cannot be written"] += 1
+        is_shown = _problem_of(row, self._min_isr) is not None
+        self._expect(host.name, place, is_shown, silent_s, now)
+        self._expect(_METRICS, place, self._is_counted, silent_s, now)
+
+    def see_health(
+        self, host: BrokerHost, place: Place, health: Mapping[str, Any], silent_s: float, now: float
+    ) -> None:
+        """Check how `cluster health`, asked at a broker, shows a partition that cannot be written.
+
+        Args as `see_partition`, and health: the JSON of the command.
+        """
+        self._findings.counts["healths of partitions that cannot be written"] += 1
+        listed = [(row["topic"], row["partition"]) for row in health["partitions"]]
+        is_shown = place in listed and not health["is_healthy"]
+        self._expect(_health_by(host), place, is_shown, silent_s, now)
+
+    def _expect(self, by: str, place: Place, is_shown: bool, silent_s: float, now: float) -> None:
+        since = self._since((by, place), is_wrong=not is_shown, now=now)
         text = f"{place}, which has acknowledged nothing for {silent_s:.1f} s at {now:.1f}"
-        for by, is_shown in (
-            (host.name, _problem_of(row, self._min_isr) is not None),
-            (_METRICS, self._is_counted),
-        ):
-            since = self._since((by, place), is_wrong=not is_shown, now=now)
-            self._findings.expect(
-                Law.SHOWN, now - since <= _SHOWN_S, f"no problem by {by} of {text}"
-            )
+        self._findings.expect(Law.SHOWN, now - since <= _SHOWN_S, f"no problem by {by} of {text}")
 
     def excuse(self, host: BrokerHost, place: Place) -> None:
         """Note that a partition can be written, or that a fault touches the broker."""
         self._wrong_since.pop((host.name, place), None)
         self._wrong_since.pop((_METRICS, place), None)
+        self._wrong_since.pop((_health_by(host), place), None)
 
     def see_brokers(self, now: float) -> None:
         """Check that no fenced broker is ready."""
@@ -97,6 +109,10 @@ class Shown:
             self._wrong_since.pop(subject, None)
             return now
         return self._wrong_since.setdefault(subject, now)
+
+
+def _health_by(host: BrokerHost) -> str:
+    return f"cluster health at {host.name}"
 
 
 def _is_ready(host: BrokerHost) -> bool:

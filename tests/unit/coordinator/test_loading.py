@@ -6,7 +6,7 @@ from itertools import chain, repeat
 import pytest
 
 from coordinator_members import commit_codes, committed, join
-from group_setup import Setup, in_virtual_time
+from group_setup import Setup, in_virtual_time, run
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord, encode_record
 from lakelog.records.builder import BatchBuilder
@@ -54,27 +54,60 @@ async def test_records_of_other_kinds_and_tombstones_are_replayed_in_order(
     assert await committed(setup) == {("orders", 1): 6}
 
 
-@in_virtual_time()
-async def test_after_a_storage_error_a_partition_is_loaded_again_until_it_works(
-    setup: Setup,
-) -> None:
-    """The reload is retried while the disk is full or no descriptor is left."""
-    await commit_codes(setup, {("orders", 0): 5})
-    failures = iter([True] * 5)
-    read = setup.log.read
+def fail_reads(setup: Setup, times: int, error: Exception) -> None:
+    """Have the next reads of the log fail."""
+    failures, read = iter([True] * times), setup.log.read
 
     async def failing(partition: int, offset: int) -> bytes:
         if next(failures, False):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+            raise error
         return await read(partition, offset)
 
     setup.log.read = failing  # type: ignore[method-assign]
-    setup.log.fate = chain(["lost"], repeat("ok")).__next__
-    await commit_codes(setup, {("orders", 0): 6})
-    assert setup.coordinator.partitions == []
-    await asyncio.sleep(10)
-    assert setup.coordinator.partitions == [0]
-    assert await committed(setup) == {("orders", 0): 5}
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), "coordinator_load_failed"),
+        (RuntimeError("planted"), "task_failed"),
+    ],
+    ids=["disk", "bug"],
+)
+def test_a_partition_is_loaded_again_until_it_works(
+    error: Exception, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk is full, no descriptor is left, or no code expects the exception."""
+
+    async def scenario(setup: Setup) -> None:
+        await commit_codes(setup, {("orders", 0): 5})
+        fail_reads(setup, 5, error)
+        setup.log.fate = chain(["lost"], repeat("ok")).__next__
+        await commit_codes(setup, {("orders", 0): 6})
+        assert setup.coordinator.partitions == []
+        await asyncio.sleep(10)
+        assert setup.coordinator.partitions == [0]
+        assert await committed(setup) == {("orders", 0): 5}
+
+    run(scenario)
+    names = [each.__dict__["event"] for each in caplog.records]
+    assert names == ["coordinator_append_failed", name], "one line for all attempts"
+
+
+def test_a_first_load_that_fails_unexpectedly_is_repeated(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(setup: Setup) -> None:
+        await commit_codes(setup, {("orders", 0): 5})
+        setup.coordinator.unload_partition(0)
+        fail_reads(setup, 3, RuntimeError("planted"))
+        await setup.coordinator.load_partition(0, 1)
+        assert setup.coordinator.partitions == []
+        await asyncio.sleep(10)
+        assert await committed(setup) == {("orders", 0): 5}
+
+    run(scenario)
+    assert [each.__dict__["event"] for each in caplog.records] == ["task_failed"]
 
 
 @in_virtual_time()

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from failover_model import ClusterModel
 from lakelog.metadata.failover import (
+    AT_START,
     NO_LEADER,
+    Failure,
     PartitionImage,
     after_failure,
     after_fencing,
@@ -157,14 +159,39 @@ def test_a_failed_replica_is_not_counted_any_more(
     before: PartitionImage, failed_in: int, after: PartitionImage, epochs: tuple[int, int]
 ) -> None:
     wanted = after._replace(leader_epoch=epochs[0], partition_epoch=epochs[1])
-    assert after_failure(before, 1, failed_in, NOBODY, 2) == wanted
+    assert after_failure(before, 1, Failure(failed_in), NOBODY, 2) == wanted
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "epochs"),
+    [
+        (partition((1, 2, 3), 1), partition((2, 3), 2), (6, 9)),
+        (partition((1,), 1), partition((), NO_LEADER, (1,)), (6, 9)),
+        (partition((1, 2), 1), partition((2,), NO_LEADER, (1,)), (6, 9)),
+        (partition((), NO_LEADER, (1,)), partition((), NO_LEADER, (1,)), (5, 8)),
+        (partition((), NO_LEADER, (), (1,)), partition((), NO_LEADER, (), (1,)), (5, 8)),
+        (partition((1, 2), 2), partition((2,), 2), (6, 10)),
+    ],
+    ids=["leader", "alone", "alone for now", "settled", "settled at a start", "follower"],
+)
+def test_no_replica_leads_while_the_only_log_is_offline(
+    before: PartitionImage, after: PartitionImage, epochs: tuple[int, int]
+) -> None:
+    wanted = after._replace(leader_epoch=epochs[0], partition_epoch=epochs[1])
+    unable = frozenset({2}) if before.isr == (1, 2) and before.leader == 1 else NOBODY
+    assert after_failure(before, 1, Failure(5, is_offline=True), unable, 2) == wanted
+
+
+def test_the_only_replica_leads_again_after_a_start() -> None:
+    offline = after_failure(partition((1,), 1), 1, Failure(5, is_offline=True), NOBODY, 2)
+    assert elected(offline, NOBODY, 2) == offline.with_isr((1,), 2).led_by(1, (1,))
 
 
 def test_an_unclean_election_does_not_prefer_a_replica_that_copies_its_log_again() -> None:
-    copying = after_failure(partition((2, 3), 3), 3, 5, NOBODY, 2)
+    copying = after_failure(partition((2, 3), 3), 3, Failure(5), NOBODY, 2)
     assert copying.leader == 2
     assert elected_uncleanly(after_fencing(copying, 2, {2}, 2), {2}).leader == 1
-    started = after_failure(partition((), NO_LEADER, (3,)), 3, -1, NOBODY, 2)
+    started = after_failure(partition((), NO_LEADER, (3,)), 3, Failure(AT_START), NOBODY, 2)
     assert elected_uncleanly(started, {2}).leader == 3, "its log is kept"
 
 

@@ -101,3 +101,17 @@ def test_a_partition_that_cannot_be_used_is_known(is_served: bool, times: int) -
     if served is not None:
         topics.delete(served)
     assert topics.code(OLD, 1) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_offline_are_partitions_whose_logs_cannot_be_opened_or_have_failed() -> None:
+    topics = Topics()
+    failed, other = topics.create("orders", OLD, 0), topics.create("orders", OLD, 1)
+    topics.partitions.add_offline("orders", OLD, 2, "it cannot be opened")
+    failed.take_offline("a bad sector")
+    for each in (failed, other):
+        topics.partitions.note_offline(each)
+    assert topics.partitions.offline_keys == {(OLD, 0), (OLD, 2)}
+    topics.delete(failed)
+    topics.partitions.note_offline(failed)
+    topics.partitions.forget_offline("orders", OLD)
+    assert topics.partitions.offline_keys == frozenset()

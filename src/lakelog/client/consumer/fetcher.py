@@ -163,6 +163,24 @@ class Fetcher:
                 self._misplaced.append(Misplaced(position, position.turn, end))
         return [position for position in positions if position.key not in waiting], failure
 
+    def _with_leaders(self, positions: list[Position]) -> tuple[list[Position], ClientError | None]:
+        """Return the positions in partitions with leaders, and the error of the others.
+
+        A partition without a leader does not delay the others. Raises errors that are not
+        retriable.
+        """
+        led, failure = [], None
+        for position in positions:
+            try:
+                self._cluster.leader(*position.key)
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                failure = error
+            else:
+                led.append(position)
+        return led, failure
+
     def _leader_epoch(self, position: Position) -> int:
         topic, partition = position.key
         self._cluster.leader(topic, partition)
@@ -171,7 +189,9 @@ class Fetcher:
     def _ask(self, positions: list[Position]) -> None:
         under_way = {id(p) for leader in self._leaders.values() for _, p, _ in leader.asked}
         by_node: dict[int, list[Position]] = defaultdict(list)
-        ready, failure = self._check_epochs([p for p in positions if id(p) not in under_way])
+        led, leaderless = self._with_leaders([p for p in positions if id(p) not in under_way])
+        ready, unchecked = self._check_epochs(led)
+        failure = leaderless or unchecked
         for position in ready:
             by_node[self._cluster.leader(*position.key).node_id].append(position)
         for node, wanted in by_node.items():

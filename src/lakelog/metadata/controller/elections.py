@@ -19,6 +19,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import check_broker_epoch
 from lakelog.metadata.failover import (
+    Failure,
     PartitionImage,
     after_failure,
     elected_uncleanly,
@@ -68,21 +69,23 @@ def with_review(image: MetadataImage, records: Sequence[Record]) -> list[Record]
 
 
 def plan_failed_replicas(
-    image: MetadataImage, broker_id: int, epoch: int, failed: Mapping[tuple[bytes, int], int]
+    image: MetadataImage, broker_id: int, epoch: int, failed: Mapping[tuple[bytes, int], Failure]
 ) -> Plan[None]:
     """Move leaderships from failed replicas of a broker; they leave the ISRs and the ELRs.
 
-    failed: leader epochs of the failures by topic id and partition, see `after_failure`.
+    Without a successor, a partition whose log is offline has no leader.
+
+    failed: the failures by topic id and partition, see `after_failure`.
 
     Raises STALE_BROKER_EPOCH for another epoch than the present one.
     """
     check_broker_epoch(image, broker_id, epoch)
     unable, records = image.fenced | image.read_only, []
-    for (topic_id, index), failed_in in sorted(failed.items()):
+    for (topic_id, index), failure in sorted(failed.items()):
         topic, old = image.topic_by_id(topic_id), image.partition(topic_id, index)
         if topic is None or old is None or broker_id not in old.replicas:
             continue
-        new = after_failure(old, broker_id, failed_in, unable, image.min_isr(topic.name))
+        new = after_failure(old, broker_id, failure, unable, image.min_isr(topic.name))
         if new is not old:
             records.append(PartitionRecord(topic_id, *new))
     return Plan(tuple(records), None)

@@ -26,7 +26,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
 from lakelog.base.shortage import is_shortage
-from lakelog.metadata.failover import NO_LEADER, PartitionImage
+from lakelog.metadata.failover import AT_START, NO_LEADER, Failure, PartitionImage
 from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.records import (
     OF_MANY_PARTITIONS,
@@ -59,6 +59,8 @@ _LOGS_AT_ONCE = 32
 """Logs that a thread creates before the loop checks whether the broker stops."""
 
 _NAMES_USED_MAX = 1000
+_UNUSABLE = Failure(AT_START, is_offline=True)
+"""Of a log that could not be opened or created: no leader knows a position of it."""
 
 DeletedTopics = list[tuple[str, bytes]]
 
@@ -76,7 +78,8 @@ class Replicas:
         revoke: called when a partition has another epoch or settings, or fails, see `Gate`.
         checkpointed: waits until the checkpoint files are up to date.
         durable: the topics that a power failure leaves complete.
-        failed: called with a partition whose `failed_in` has changed.
+        failed: called with the key of a partition and the failure of its log; with None after the
+            log was replaced.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class Replicas:
         note_shortage: Callable[[OSError], object],
         revoke: Callable[[], object],
         durable: DurableTopics,
-        failed: Callable[[Partition], object],
+        failed: Callable[[tuple[bytes, int], Failure | None], object],
     ) -> None:
         self._failed = failed
         self._durable = durable
@@ -143,6 +146,7 @@ class Replicas:
             found = image.topic(topic)
             if found is not None:
                 self._partitions.add_offline(topic, found.topic_id, index, str(error))
+                self._failed((found.topic_id, index), _UNUSABLE)
         self._image = image
         durable = [each.topic_id for each in image.topics if self._is_durable(image, each)]
         await self._durable.restart(durable)
@@ -319,7 +323,12 @@ class Replicas:
     def _on_changed(self, partition: Partition) -> None:
         if not partition.is_online:
             self._revoke()
+            self._partitions.note_offline(partition)
         self._changed(partition.key)
+
+    def _note_failed(self, partition: Partition) -> None:
+        found, is_offline = partition.failed_in, partition.offline_reason is not None
+        self._failed(partition.key, None if found is None else Failure(found, is_offline))
 
     async def _yield_sometimes(self) -> None:
         """Give the loop a turn now and then; called for each log created or removed."""
@@ -390,7 +399,7 @@ class Replicas:
                 self._directory.high_watermarks.get((topic.name, wanted.partition), 0),
                 self._monotonic_ms(),
                 self._monotonic_ms,
-                self._failed,
+                self._note_failed,
                 self._appended,
             )
             self._partitions.add(partition)
@@ -416,7 +425,7 @@ class Replicas:
         ):
             with suppress(KafkaError):  # logged, and the partition is offline
                 partition.copy_again()
-                self._failed(partition)
+                self._note_failed(partition)
 
     def _monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -445,6 +454,7 @@ class Replicas:
                         "partition_offline", code="LL0304", topic=topic.name, partition=index
                     ),
                 )
+                self._failed((topic.topic_id, index), _UNUSABLE)
             self._partitions.add_offline(topic.name, topic.topic_id, index, reason)
 
     def _make_files(

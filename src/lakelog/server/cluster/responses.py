@@ -1,25 +1,12 @@
-"""Parts of responses about the cluster: unavailable partitions, features, encoded Metadata."""
+"""Parts of responses about the cluster: features, and encoded Metadata."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-from lakelog.base.errors import ErrorCode
-from lakelog.metadata.failover import NO_LEADER, PartitionImage
 from lakelog.metadata.features import SUPPORTED
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.api_versions import FinalizedFeatureKey, SupportedFeatureKey
-
-
-def leader_error(partition: PartitionImage) -> ErrorCode:
-    """Return LEADER_NOT_AVAILABLE if no replica leads: clients then ask again, as in Kafka."""
-    return ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE
-
-
-def offline_replicas(partition: PartitionImage, fenced: frozenset[int]) -> list[int]:
-    """Return the node ids of the replicas on fenced brokers (KIP-112)."""
-    return [node_id for node_id in partition.replicas if node_id in fenced]
-
 
 _MIN_OF_0_SINCE = 4
 """Older clients fail on a feature whose lowest level is 0 (KAFKA-17011)."""

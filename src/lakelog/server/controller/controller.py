@@ -38,6 +38,7 @@ from lakelog.metadata.controller.features import (
 )
 from lakelog.metadata.controller.in_sync import AlteredIsr, ProposedIsr, plan_alter_partitions
 from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.failover import Failure
 from lakelog.metadata.features import SupportedLevels
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
@@ -276,7 +277,7 @@ class Controller:
 
     async def _note_failed(self, request: BrokerHeartbeatRequest) -> None:
         failed = {
-            (each.topic_id, each.partition_index): each.leader_epoch
+            (each.topic_id, each.partition_index): Failure(each.leader_epoch, each.is_offline)
             for each in request.failed_replicas
         }
         broker_id, epoch = request.broker_id, request.broker_epoch
@@ -503,7 +504,7 @@ def _lost(image: MetadataImage, broker_id: int, epoch: int) -> Plan[None]:
 
 
 def _failed(
-    image: MetadataImage, broker_id: int, epoch: int, failed: Mapping[tuple[bytes, int], int]
+    image: MetadataImage, broker_id: int, epoch: int, failed: Mapping[tuple[bytes, int], Failure]
 ) -> Plan[None]:
     records = plan_failed_replicas(image, broker_id, epoch, failed).records
     topic = image.topic(TRANSACTION_TOPIC)

@@ -16,6 +16,7 @@ from lakelog.metadata.controller.brokers import is_noted
 from lakelog.metadata.controller.elections import plan_failed_replicas
 from lakelog.metadata.controller.features import check_supported
 from lakelog.metadata.errors import MetadataError, RegistrationLost
+from lakelog.metadata.failover import AT_START, Failure
 from lakelog.metadata.features import SUPPORTED
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
@@ -46,8 +47,6 @@ _ROUND_S = 5.0
 _ROUNDS_PER_LINE = 6
 _LEAVE_PATIENCE_S = 5.0
 _NAMED_MAX = 10
-AT_START = -1
-"""The leader epoch of failures that a start has found."""
 _UNCERTAIN = (
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.BROKER_NOT_AVAILABLE,
@@ -92,8 +91,8 @@ class Membership:
         self._task = FailingTask(logger, "the report to the controller")
         self._serves = False
         self._is_read_only = False
-        self._failed: dict[tuple[bytes, int], int] = {}
-        """Leader epochs in which replicas failed, by topic id and partition."""
+        self._failed: dict[tuple[bytes, int], Failure] = {}
+        """Failures of replicas by topic id and partition."""
         self._on_unregistered: Callable[[RegistrationLost], object] = lambda error: None
 
     @property
@@ -213,15 +212,15 @@ class Membership:
         if self._has_to_report() and self._reporting is None:
             self._reporting = self._tasks.spawn(self._report(), name="report to the controller")
 
-    def note_failed(self, key: tuple[bytes, int], failed_in: int | None) -> None:
+    def note_failed(self, key: tuple[bytes, int], failure: Failure | None) -> None:
         """Have other replicas lead a partition whose log here is damaged or has failed.
 
-        failed_in: the leader epoch of the failure; None after the log has been replaced.
+        failure: None after the log has been replaced.
         """
-        if failed_in is None:
+        if failure is None:
             self._failed.pop(key, None)
         else:
-            self._failed[key] = failed_in
+            self._failed[key] = failure
         self.follow(self._metadata.image)
 
     def note_folder(self, *, is_read_only: bool) -> None:
@@ -246,13 +245,17 @@ class Membership:
             ", ".join(f"{name}-{index}" for name, _, index in partitions[:_NAMED_MAX]),
             extra=event("replicas_lost", partitions=len(partitions)),
         )
-        self._failed = {(topic_id, index): AT_START for _, topic_id, index in partitions}
+        found = Failure(AT_START)
+        offline, self._failed = (
+            self._failed,
+            {(topic_id, index): found for _, topic_id, index in partitions},
+        )
         request = self._heartbeat(offline=directory_id)
         response: BrokerHeartbeatResponse = await self._await_controller(
             request, lambda: self._controller.heartbeat(request)
         )
         _check(response.error_code, "the controller refused the heartbeat")
-        self._failed = {}
+        self._failed = offline
         await self._metadata.refresh()
 
     async def leave(self) -> None:
@@ -378,8 +381,13 @@ class Membership:
             offline_log_dirs=[] if offline is None else [offline],
             is_read_only=self._is_read_only,
             failed_replicas=[
-                FailedReplica(topic_id=topic_id, partition_index=index, leader_epoch=epoch)
-                for (topic_id, index), epoch in self._failed.items()
+                FailedReplica(
+                    topic_id=topic_id,
+                    partition_index=index,
+                    leader_epoch=failure.leader_epoch,
+                    is_offline=failure.is_offline,
+                )
+                for (topic_id, index), failure in self._failed.items()
             ],
         )
 

@@ -18,7 +18,7 @@ from lakelog.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.responses import leader_error, offline_replicas
+from lakelog.server.cluster.availability import Availability
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
@@ -33,7 +33,8 @@ def handle(
         return _refused(request, ErrorCode.INVALID_REQUEST)
     limit = broker.config.get_int("max.request.partition.size.limit")
     room = max(min(limit, request.response_partition_limit), 1)
-    response, fenced = DescribeTopicPartitionsResponse(), broker.image.fenced
+    response = DescribeTopicPartitionsResponse()
+    availability = Availability.of(broker.node_id, broker.image, broker.partitions)
     for name in _names(broker, asked, start):
         if not room:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
@@ -44,7 +45,7 @@ def handle(
             response.topics.append(_missing(name))
             continue
         last = min(first + room, len(topic))
-        response.topics.append(_described(topic, range(first, last), fenced))
+        response.topics.append(_described(topic, range(first, last), availability))
         room -= max(last - first, 0)
         if last < len(topic):
             response.next_cursor = Cursor(topic_name=name, partition_index=last)
@@ -65,30 +66,33 @@ def _names(broker: Broker, asked: set[str], start: Cursor) -> list[str]:
 
 
 def _described(
-    topic: TopicImage, numbers: range, fenced: frozenset[int]
+    topic: TopicImage, numbers: range, availability: Availability
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(topic.partitions[number], fenced) for number in numbers],
+        partitions=[
+            _partition(topic.topic_id, topic.partitions[number], availability) for number in numbers
+        ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    partition: PartitionImage, fenced: frozenset[int]
+    topic_id: bytes, partition: PartitionImage, availability: Availability
 ) -> DescribeTopicPartitionsResponsePartition:
+    leader, error = availability.leader(topic_id, partition)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=leader_error(partition),
+        error_code=error,
         partition_index=partition.partition,
-        leader_id=partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.elr),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=offline_replicas(partition, fenced),
+        offline_replicas=availability.offline_replicas(topic_id, partition),
     )
 
 

@@ -22,7 +22,7 @@ from lakelog.protocol.metadata import (
     MetadataResponseTopic,
 )
 from lakelog.server.broker import Broker, Node
-from lakelog.server.cluster.responses import leader_error, offline_replicas
+from lakelog.server.cluster.availability import Availability
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
@@ -102,6 +102,7 @@ def _answer_all(
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
         tuple(_nodes(broker, context)),
+        broker.partitions.offline_keys,
     )
     known = broker.known_metadata
     frame = known.find(broker.image, key)
@@ -135,9 +136,9 @@ def _response(
     wanted: list[_Reference],
     refused: dict[str, ErrorCode],
 ) -> MetadataResponse:
-    fenced = broker.image.fenced
+    availability = Availability.of(broker.node_id, broker.image, broker.partitions)
     topics = [
-        _described(broker, name, topic_id, context.version, refused, fenced)
+        _described(broker, name, topic_id, context.version, refused, availability)
         for name, topic_id in wanted
     ]
     if request.include_topic_authorized_operations:
@@ -180,14 +181,14 @@ def _described(
     topic_id: bytes,
     version: int,
     refused: dict[str, ErrorCode],
-    fenced: frozenset[int],
+    availability: Availability,
 ) -> MetadataResponseTopic:
     if topic_id != ZERO_UUID or name is None:
-        return _by_id(broker, name, topic_id, version, fenced)
+        return _by_id(broker, name, topic_id, version, availability)
     topic = broker.image.topic(name)
     if topic is None:
         return MetadataResponseTopic(error_code=refused.get(name) or _missing(name), name=name)
-    return _topic(topic, fenced)
+    return _topic(topic, availability)
 
 
 def _missing(name: str) -> ErrorCode:
@@ -199,7 +200,7 @@ def _missing(name: str) -> ErrorCode:
 
 
 def _by_id(
-    broker: Broker, name: str | None, topic_id: bytes, version: int, fenced: frozenset[int]
+    broker: Broker, name: str | None, topic_id: bytes, version: int, availability: Availability
 ) -> MetadataResponseTopic:
     """Return the topic by id, from version 12 on, or by name; ids in older versions are errors."""
     if version < _TOPIC_IDS_SINCE or topic_id == ZERO_UUID:
@@ -211,27 +212,31 @@ def _by_id(
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
         )
-    return _topic(topic, fenced)
+    return _topic(topic, availability)
 
 
-def _topic(topic: TopicImage, fenced: frozenset[int]) -> MetadataResponseTopic:
+def _topic(topic: TopicImage, availability: Availability) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            _partition(partition, fenced) for _, partition in sorted(topic.partitions.items())
+            _partition(topic.topic_id, partition, availability)
+            for _, partition in sorted(topic.partitions.items())
         ],
     )
 
 
-def _partition(partition: PartitionImage, fenced: frozenset[int]) -> MetadataResponsePartition:
+def _partition(
+    topic_id: bytes, partition: PartitionImage, availability: Availability
+) -> MetadataResponsePartition:
+    leader, error = availability.leader(topic_id, partition)
     return MetadataResponsePartition(
-        error_code=leader_error(partition),
+        error_code=error,
         partition_index=partition.partition,
-        leader_id=partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=offline_replicas(partition, fenced),
+        offline_replicas=availability.offline_replicas(topic_id, partition),
     )

@@ -17,6 +17,7 @@ from lakelog.metrics.exposition import Sample, exposed, exposed_durations
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.broker import Broker
+from lakelog.server.cluster.availability import Availability
 from lakelog.server.monitoring.families import OVERVIEW
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
@@ -146,8 +147,11 @@ def cluster_numbers(sources: Sources) -> dict[str, int]:
     """Return the counts of replicas, ISRs, leaders and brokers, by their names in `OVERVIEW`."""
     broker, changes = sources.broker, sources.role_changes
     image, led = broker.image, [each for each in broker.partitions if each.serves]
+    leader = Availability.of(broker.node_id, broker.image, broker.partitions).leader
     leaderless = sum(
-        partition.leader < 0 for topic in image.topics for partition in topic.partitions.values()
+        leader(topic.topic_id, partition)[0] < 0
+        for topic in image.topics
+        for partition in topic.partitions.values()
     )
     return {
         "partitions": len(broker.partitions),

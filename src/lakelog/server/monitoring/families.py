@@ -96,7 +96,8 @@ _OVERVIEW = (
     (
         "leaderless_partitions",
         _G,
-        "Partitions of the cluster without a leader, in the metadata of this broker.",
+        "Partitions of the cluster without a leader, in the metadata of this broker, or with this "
+        "broker as the leader and an offline log.",
         (),
     ),
     (

@@ -98,7 +98,7 @@ class ReplicaManager:
             folder.shortages.note,
             events.revoke,
             self.durable,
-            lambda partition: control.membership.note_failed(partition.key, partition.failed_in),
+            control.membership.note_failed,
         )
 
     def _make_fetcher(self, leader_id: int) -> Fetcher:

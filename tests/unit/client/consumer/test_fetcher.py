@@ -119,3 +119,18 @@ def test_a_new_leader_is_asked_first_whether_its_log_has_the_records(
     (request,) = broker.asked(OffsetForLeaderEpochRequest)
     assert request.topics[0].partitions[0].current_leader_epoch == LEADER_EPOCH
     assert broker.asked(FetchRequest) == [], "nothing is read from the diverged log"
+
+
+def test_a_partition_without_a_leader_does_not_delay_the_others(
+    broker: ScriptedBroker, cluster: Cluster, fetcher: Fetcher
+) -> None:
+    broker.leaders[KEY] = -1
+    cluster.refresh(["orders"])
+    leaderless, other = Position(KEY, 5), Position(("orders", 1), 5)
+    for _ in range(1000):
+        assert fetcher.fetch([leaderless, other], 0.01) == []
+        if other.has_records:
+            break
+    assert [record.offset for record in other.take(10, 1 << 20)] == [5, 6, 7]
+    assert not leaderless.has_records
+    assert fetcher.trouble is None or "orders-0 has no leader" in str(fetcher.trouble.error)

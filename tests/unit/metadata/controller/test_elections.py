@@ -22,6 +22,7 @@ from lakelog.metadata.controller.elections import (
     plan_election_settings,
     plan_failed_replicas,
 )
+from lakelog.metadata.failover import NO_LEADER, Failure
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (
     BrokerFenced,
@@ -206,7 +207,7 @@ def two_partitions() -> MetadataImage:
 
 
 def test_only_a_failed_replica_with_a_successor_hands_over(two_partitions: MetadataImage) -> None:
-    failed = {(TOPIC, 0): 5, (TOPIC, 1): 5, (GONE, 0): 5, (TOPIC, 7): 5}
+    failed = dict.fromkeys([(TOPIC, 0), (TOPIC, 1), (GONE, 0), (TOPIC, 7)], Failure(5))
     (record,) = plan_failed_replicas(two_partitions, 1, 1, failed).records
     assert record == PartitionRecord(TOPIC, 0, (1, 2), (2,), 2, 6, 9)
     assert plan_failed_replicas(two_partitions.apply(record), 1, 1, failed).records == ()
@@ -215,9 +216,18 @@ def test_only_a_failed_replica_with_a_successor_hands_over(two_partitions: Metad
 def test_a_broker_that_cannot_write_is_no_successor(two_partitions: MetadataImage) -> None:
     stuck = two_partitions.apply(PartitionRecord(TOPIC, 0, (1, 2), (1,), 1, 5, 9, (2,)))
     stuck = stuck.apply(BrokerReadOnly(2, 1))
-    assert plan_failed_replicas(stuck, 1, 1, {(TOPIC, 0): 5}).records == ()
+    assert plan_failed_replicas(stuck, 1, 1, {(TOPIC, 0): Failure(5)}).records == ()
+
+
+def test_a_partition_has_no_leader_while_its_only_log_is_offline(
+    two_partitions: MetadataImage,
+) -> None:
+    failed = {(TOPIC, 1): Failure(5, is_offline=True)}
+    (record,) = plan_failed_replicas(two_partitions, 1, 1, failed).records
+    assert record == PartitionRecord(TOPIC, 1, (1,), (), NO_LEADER, 6, 9, (1,))
+    assert plan_failed_replicas(two_partitions.apply(record), 1, 1, failed).records == ()
 
 
 def test_another_process_reports_nothing(two_partitions: MetadataImage) -> None:
     with pytest.raises(KafkaError, match="not registered in epoch 2"):
-        plan_failed_replicas(two_partitions, 1, 2, {(TOPIC, 0): 5})
+        plan_failed_replicas(two_partitions, 1, 2, {(TOPIC, 0): Failure(5)})

@@ -18,6 +18,7 @@ from doubles.disk import MemoryDisk
 from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.failover import AT_START, Failure
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (
     ConfigRecord,
@@ -58,6 +59,7 @@ class Node:
         self.image = image
         self.partitions = Partitions()
         self.shortages: list[OSError] = []
+        self.failures: list[tuple[int, Failure | None]] = []
         self.revoked = 0
         self.directory = LogDirectory(DATA, disk, ManualClock(), SeededRandom(1))
         self.directory.open(None, NODE)
@@ -79,7 +81,7 @@ class Node:
             self.shortages.append,
             self._revoke,
             self.durable,
-            lambda partition: None,
+            lambda key, failure: self.failures.append((key[1], failure)),
         )
         if begins:
             asyncio.run(self.durable.begin(1, b"p" * 16))
@@ -261,7 +263,10 @@ def test_a_log_that_cannot_be_made_is_offline_and_the_others_serve(node: Node) -
     with pytest.raises(KafkaError) as offline:
         node.partitions.leader("orders", 1)
     assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert node.failures == [(1, Failure(AT_START, is_offline=True))]
+    assert node.partitions.offline_keys == {(ORDERS, 1)}
     node.apply([TopicRemoved(ORDERS)])
+    assert node.partitions.offline_keys == frozenset()
     with pytest.raises(KafkaError) as unknown:
         node.partitions.leader("orders", 1)
     assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -383,7 +388,7 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
             node.shortages.append,
             node._revoke,
             DurableTopics(b"p" * 16, directory.durable_mark, Partitions(), tasks),
-            lambda partition: None,
+            lambda key, failure: None,
         )
         loading = asyncio.ensure_future(replicas.load(node.image))
         await in_thread.wait()
@@ -518,6 +523,19 @@ def test_lost_are_the_missing_and_damaged_logs_of_eligible_replicas(node: Node) 
         ("orders", 1),
         ("orders", 2),
     ]
+
+
+def test_a_log_that_cannot_be_opened_is_reported_as_offline(node: Node) -> None:
+    node.apply(topic("orders", ORDERS, 2))
+    node.partitions.leader("orders", 1).append(make_batch(3), NOW)
+    log = DATA / "orders-1" / f"{0:020}.log"
+    known = node.restart()  # with a recovery point after these records
+    node.disk.flip(log, 8 * 70)
+    node.disk.set_modified_ms(log, 0)
+    again = known.restart(clean=False)
+    assert again.names() == ["orders-0"]
+    assert again.failures == [(1, Failure(AT_START, is_offline=True))]
+    assert again.partitions.offline_keys == {(ORDERS, 1)}
 
 
 def _durability(name: str, value: str | None) -> ConfigRecord:

@@ -8,38 +8,16 @@ from typing import Any
 
 import pytest
 
-from lakelog.base.errors import ErrorCode
-from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import FeatureRecord
 from lakelog.protocol.api import api_for
 from lakelog.protocol.commit_sets import FEATURE
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.server.cluster.responses import (
-    KnownMetadata,
-    finalized_features,
-    leader_error,
-    offline_replicas,
-    supported_features,
-)
+from lakelog.server.cluster.responses import KnownMetadata, finalized_features, supported_features
 from lakelog.server.handlers import metadata
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import SocketlessBroker
-
-
-def _partition(leader: int) -> PartitionImage:
-    return PartitionImage(0, (3, 1, 2), (1,), leader, 4, 5)
-
-
-def test_a_partition_without_leader_is_an_error_to_ask_again() -> None:
-    assert leader_error(_partition(-1)) == ErrorCode.LEADER_NOT_AVAILABLE
-    assert leader_error(_partition(1)) == ErrorCode.NONE
-
-
-def test_replicas_on_fenced_brokers_are_offline_in_their_order() -> None:
-    assert offline_replicas(_partition(1), frozenset()) == []
-    assert offline_replicas(_partition(1), frozenset({2, 3, 9})) == [3, 2]
 
 
 def test_clients_before_version_4_are_not_sent_features_whose_lowest_level_is_0() -> None:

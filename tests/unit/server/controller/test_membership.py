@@ -8,6 +8,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.brokers import plan_fence
 from lakelog.metadata.errors import RegistrationLost
+from lakelog.metadata.failover import AT_START, NO_LEADER, Failure
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import NO_DIRECTORY, BrokerFenced, BrokerRecord, BrokerUnregistered
 from lakelog.server.controller.membership import KeptTopics
@@ -97,6 +98,26 @@ def test_a_broker_that_lacks_records_is_not_eligible_and_unfenced_afterwards() -
         membership.serve()
         world.pass_time(0.01)
         assert not world.broker.image.brokers[OWN].is_fenced
+
+
+def test_a_partition_whose_only_log_is_offline_has_no_leader_until_it_is_replaced() -> None:
+    with MemoryBroker() as world:
+        key = world.create("orders"), 0
+        membership, metadata = world._server._control.membership, world.broker.metadata
+        membership.note_failed(key, Failure(AT_START, is_offline=True))
+        world.run(metadata.submit(lambda image: plan_fence(image, {OWN: membership.epoch})))
+        world.run(membership.report_loss(bytes(16), [("orders", *key)]))
+        membership.serve()
+        world.pass_time(1.0)
+        offline = world.broker.image.partition("orders", 0)
+        assert offline is not None
+        assert (offline.leader, offline.isr, offline.elr) == (NO_LEADER, (), (OWN,))
+        membership.note_failed(key, None)
+        world.run(metadata.submit(lambda image: plan_fence(image, {OWN: membership.epoch})))
+        world.pass_time(0.01)
+        mended = world.broker.image.partition("orders", 0)
+        assert mended is not None
+        assert (mended.leader, mended.isr) == (OWN, (OWN,))
 
 
 def test_a_living_broker_that_was_unregistered_stops(

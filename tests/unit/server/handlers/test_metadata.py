@@ -184,3 +184,15 @@ def test_replicas_on_a_fenced_broker_are_offline(world: MemoryBroker) -> None:
     )
     assert (led.error_code, led.leader_id, led.offline_replicas) == (E.NONE, 1, [2])
     assert topic.error_code == E.NONE
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_partition_whose_log_is_offline_has_no_leader(world: MemoryBroker, named: bool) -> None:
+    world.create("orders", 2)
+    wanted = MetadataRequest(topics=[MetadataRequestTopic(name="orders")] if named else None)
+    all_of(world, wanted)  # a response that is kept
+    world.partition("orders").take_offline("a bad sector")
+    ((failed, whole),) = (topic.partitions for topic in all_of(world, wanted).topics)
+    assert (failed.error_code, failed.leader_id) == (E.LEADER_NOT_AVAILABLE, -1)
+    assert (failed.offline_replicas, failed.replica_nodes) == ([1], [1])
+    assert (whole.error_code, whole.leader_id, whole.offline_replicas) == (E.NONE, 1, [])

@@ -113,3 +113,17 @@ def test_a_fenced_broker_may_be_unready_or_paused() -> None:
     scene.server.is_ready, scene.process.is_paused = True, True
     scene.shown.see_brokers(9.0)
     assert not scene.findings.broken
+
+
+def test_the_command_lists_the_partition_itself() -> None:
+    """A fenced broker alone makes the cluster unhealthy."""
+    scene = Scene()
+    listed = {"is_healthy": False, "partitions": [{"topic": "pulse", "partition": 0}]}
+    unlisted = {"is_healthy": False, "partitions": [{"topic": "pulse", "partition": 1}]}
+    for now in (0.0, 9.0):
+        scene.shown.see_health(scene.host, PLACE, listed, 6.0, now)
+    assert not scene.findings.broken
+    for now in (10.0, 11.1):
+        scene.shown.see_health(scene.host, PLACE, unlisted, 6.0, now)
+    assert scene.findings.broken == {Law.SHOWN}
+    assert all("cluster health at broker-1" in text for text in scene.findings.violations)
