@@ -165,7 +165,7 @@ class Replicas:
             logger.info(
                 "Opened %d of %d logs; opening %s",
                 *progress,
-                extra=event("logs_loading", opened=progress.opened, logs=progress.found),
+                extra=event("logs_loading", opened=progress.opened, logs=progress.total),
             )
 
     def _loosen(self, topic_ids: set[bytes]) -> None:
