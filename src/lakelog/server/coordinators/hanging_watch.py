@@ -84,7 +84,7 @@ class HangingWatch:
     def look(self, partitions: Iterable[Partition]) -> None:
         """Watch the open transactions of those partitions that this broker leads."""
         found = {
-            _Suspect(each, self._partitions.leader(*each.place).leader_epoch): None
+            _Suspect(each, self._partitions.leader(*each.topic_partition).leader_epoch): None
             for each in open_transactions(partitions)
         }
         if found.keys() <= self._suspects.keys():
@@ -172,7 +172,7 @@ class HangingWatch:
     def _is_open(self, suspect: _Suspect) -> bool:
         """Return whether the same transaction is open, in the same leader epoch."""
         found = suspect.found
-        partition = self._partitions.get(*found.place)
+        partition = self._partitions.get(*found.topic_partition)
         if partition is None or not partition.serves:
             return False
         if partition.leader_epoch != suspect.leader_epoch:

@@ -28,9 +28,9 @@ class ClusterProducerLogs:
         self._partitions = partitions
         self._tasks = tasks
 
-    async def last_sequences(self, places: Sequence[WrittenTo]) -> LastSequences:
+    async def last_sequences(self, targets: Sequence[WrittenTo]) -> LastSequences:
         """Return the last sequence of each open transaction; raises as `ProducerLogs`."""
-        found = dict.fromkeys(places, NO_SEQUENCE)
+        found = dict.fromkeys(targets, NO_SEQUENCE)
         by_leader: dict[int, list[WrittenTo]] = {}
         for place in found:
             if (leader := self._leaders.of(place.topic, place.partition)) is not None:
