@@ -94,7 +94,7 @@ class ShardHost(Generic[S]):
         A partition that is about to be loaded, or whose log cannot be read, is not hosted.
         """
         hosted = map(self._hosted.get, self._logs.led())
-        return all(each is not None and each.active for each in hosted)
+        return all(partition is not None and partition.active for partition in hosted)
 
     def active_shards(self) -> list[S]:
         """Return the shards that have been replayed to their end."""

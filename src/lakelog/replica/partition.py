@@ -745,7 +745,7 @@ class Partition:
         """Search the first record at or after a time, milliseconds since the epoch.
 
         `None` searches the first record with the greatest timestamp (KIP-734). The search is a
-        generator, which `SlowBatches.found` runs step by step. It returns `None` if there is no
+        generator, which `SlowBatches.find` runs step by step. It returns `None` if there is no
         such record below the high watermark. Its steps raise `KafkaError` as `read`.
         """
         self.check_leader()

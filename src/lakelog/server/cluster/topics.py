@@ -136,14 +136,14 @@ class Topics:
         is unknown. Unused internal topics are not created, nor topics beyond `AUTO_CREATED_MAX`: a
         client that finds them unknown asks again.
         """
-        known = self._metadata.image.topic_ids
-        wanted = [
+        topic_ids = self._metadata.image.topic_ids
+        new_topics = [
             NewTopic(name)
             for name in dict.fromkeys(names)
-            if name not in known and (name in _MADE_HERE or name not in INTERNAL_TOPICS)
+            if name not in topic_ids and (name in _MADE_HERE or name not in INTERNAL_TOPICS)
         ]
         room = PARTITIONS_PER_REQUEST_MAX // self._config().get_int("num.partitions")
-        results = await self._create(wanted[: min(max(room, 1), AUTO_CREATED_MAX)])
+        results = await self._create(new_topics[: min(max(room, 1), AUTO_CREATED_MAX)])
         return {
             result.name: result.error
             for result in results

@@ -103,8 +103,8 @@ class Membership:
     @property
     def process(self) -> bytes | None:
         """The incarnation id of the last registered process, None before the first."""
-        known = self._metadata.image.brokers.get(self._node_id)
-        return None if known is None else known.incarnation_id
+        broker = self._metadata.image.brokers.get(self._node_id)
+        return None if broker is None else broker.incarnation_id
 
     async def register(
         self,
@@ -130,15 +130,16 @@ class Membership:
             cluster_id=self._metadata.image.cluster_id or "",
             incarnation_id=self._metadata.incarnation_id,
             listeners=[
-                Listener(name=each.name, host=each.host, port=each.port) for each in endpoints
+                Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                for endpoint in endpoints
             ],
             features=[
                 Feature(
-                    name=each.name,
-                    min_supported_version=each.lowest,
-                    max_supported_version=each.highest,
+                    name=feature.name,
+                    min_supported_version=feature.lowest,
+                    max_supported_version=feature.highest,
                 )
-                for each in SUPPORTED
+                for feature in SUPPORTED
             ],
             rack=rack,
             log_dirs=[directory_id],
@@ -245,10 +246,10 @@ class Membership:
             ", ".join(f"{name}-{index}" for name, _, index in partitions[:_NAMED_MAX]),
             extra=event("replicas_lost", partitions=len(partitions)),
         )
-        found = Failure(AT_START)
+        failure = Failure(AT_START)
         offline, self._failed = (
             self._failed,
-            {(topic_id, index): found for _, topic_id, index in partitions},
+            {(topic_id, index): failure for _, topic_id, index in partitions},
         )
         request = self._heartbeat(offline=directory_id)
         response: BrokerHeartbeatResponse = await self._await_controller(
