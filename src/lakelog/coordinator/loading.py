@@ -127,6 +127,8 @@ class Reloads:
         self._retry_later(partition, leader_epoch)
 
     def _retry_later(self, partition: int, leader_epoch: int) -> None:
+        # A load that was not a retry may have failed, while the next retry waits.
+        self.cancel(partition)
         timer = self._tasks.call_later(_RETRY_S, self.begin, partition, leader_epoch)
         self._failed[partition] = timer
 
