@@ -22,6 +22,11 @@ from lakelog.records.record import decode_records
 from lakelog.runtime.api import Tasks, Timer
 from lakelog.wire.errors import WireError
 
+logger = logging.getLogger(__name__)
+
+UNREADABLE = (KafkaError, OSError, CorruptRecord, WireError)
+"""Errors that loading a partition raises if the log cannot be read."""
+_RETRY_S = 1.0
 _BATCH_BYTES_MAX = 64 << 20
 """Largest size that one batch may have when it is decompressed."""
 _ABORT, _COMMIT = b"\x00\x00", b"\x00\x01"
@@ -82,13 +87,6 @@ async def _yield_to_loop(tasks: Tasks) -> None:
     turn = tasks.future()
     tasks.call_soon(turn.set_result, None)
     await turn
-
-
-logger = logging.getLogger(__name__)
-
-UNREADABLE = (KafkaError, OSError, CorruptRecord, WireError)
-"""Errors that loading a partition raises if the log cannot be read."""
-_RETRY_S = 1.0
 
 
 class Reloads:
