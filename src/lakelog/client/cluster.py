@@ -1,9 +1,8 @@
-"""The wait for brokers that may still be starting.
-
-Connections to the brokers of a cluster, its leaders and its coordinators.
+"""Connections to the brokers of a cluster, its leaders and its coordinators.
 
 A `Cluster` belongs to one thread. It retries until a time limit, but never a request that the
-broker may have executed although no answer came.
+broker may have executed although no answer came. `Startup` is the wait for brokers that may still
+be starting.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A partition has at most one append in flight. Decisions made meanwhile wait and 
 batch, so a thousand commits need one append. Records are replayed, and replies sent, in the order
 of the decisions.
 
-A rejected append is reported to the decision's `failed` callback. A record that cannot be encoded
-fails before it is queued, so it does not block other decisions.
+A rejected append is reported to the shard, to the request, and to the decision's `failed` callback.
+A record that cannot be encoded fails before it is queued, so it does not block other decisions.
 
 No other part of a coordinator waits, except for loading; this one does through `Tasks`.
 """

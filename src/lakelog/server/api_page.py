@@ -13,7 +13,7 @@ from lakelog.server.served_api import ServedApi
 
 
 class AbsentApi(NamedTuple):
-    """A row of the page."""
+    """An API that the broker does not have, with the reason: a row of the page."""
 
     key: int
     name: str

@@ -58,8 +58,6 @@ def header_column(
     count, copy: `loop.count_headers` and `loop.copy_headers`, compiled. batches: the table of the
     batches. row_ends, starts, stops: as `loop.scan` has noted them.
     """
-    import pyarrow as pa
-
     kind, rows = column_types()["headers"], len(starts)
     ends = np.zeros(rows + 1, np.int32)
     counts = ends[1:]
@@ -86,8 +84,6 @@ def header_column(
 
 def _texts(keys: pa.Array) -> pa.Array:
     """Return the keys as strings, with U+FFFD in place of invalid UTF-8."""
-    import pyarrow as pa
-
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:

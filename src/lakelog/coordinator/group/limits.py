@@ -30,7 +30,7 @@ from lakelog.coordinator.shared_count import SharedCount
 
 @dataclass(slots=True)
 class GroupCounts:
-    """Counters since the start of the broker."""
+    """Counters of removed members and groups since the start of the broker."""
 
     members_expired: int = 0
     """Members that were removed because they timed out."""

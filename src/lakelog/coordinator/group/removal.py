@@ -257,7 +257,7 @@ _PAUSE_MS = 10_000
 
 
 class Cleanup:
-    """The periodic check of one shard."""
+    """The periodic deletion of expired offsets and idle groups of one shard."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state

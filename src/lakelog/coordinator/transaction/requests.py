@@ -109,12 +109,17 @@ class Needs:
             self._reservations.reserve(request.key, decide, request.refuse)
 
     async def _look(self, ask: Callable[[Request], None], need: LogEnds, request: Request) -> None:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
         try:
             request.sequences = await self._logs.last_sequences(need.targets)
+            code = ErrorCode.NONE
         except (KafkaError, OSError):
             # Retriable: a leader is being elected, or its broker starts again.
-            request.refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
-        else:
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
+        finally:
+            if code is not ErrorCode.NONE:
+                request.refuse(code)
+        if code is ErrorCode.NONE:
             ask(request)
 
 

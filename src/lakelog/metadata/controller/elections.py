@@ -19,6 +19,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import check_broker_epoch
 from lakelog.metadata.failover import (
+    NO_LEADER,
     Failure,
     PartitionImage,
     after_failure,
@@ -85,7 +86,11 @@ def plan_failed_replicas(
         topic, old = image.topic_by_id(topic_id), image.partition(topic_id, index)
         if topic is None or old is None or broker_id not in old.replicas:
             continue
-        new = after_failure(old, broker_id, failure, unable, image.min_isr(topic.name))
+        min_isr = image.min_isr(topic.name)
+        new = after_failure(old, broker_id, failure, unable, min_isr)
+        if new is not old and new.leader == NO_LEADER:
+            # A broker that cannot write serves reads, unlike an offline log.
+            new = after_failure(old, broker_id, failure, image.fenced, min_isr)
         if new is not old:
             records.append(PartitionRecord(topic_id, *new))
     return Plan(tuple(records), None)
@@ -167,7 +172,11 @@ def _elect(
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the partition has a leader")
     if leader is not None:
         return PartitionRecord(topic.topic_id, *_led_by(partition, leader, image.fenced))
-    elected = elected_uncleanly(partition, image.fenced)
+    # A live eligible replica would lead if its log were not offline.
+    offline = {*partition.isr, *partition.elr}
+    elected = elected_uncleanly(partition, image.fenced | offline)
+    if elected is partition:
+        elected = elected_uncleanly(partition, image.fenced)
     if elected is partition:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "all replicas are fenced")
     return PartitionRecord(topic.topic_id, *elected)

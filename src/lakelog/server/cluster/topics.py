@@ -40,6 +40,8 @@ from lakelog.runtime.api import Random
 from lakelog.server.controller.link import PATIENCE_S, ControllerLink
 from lakelog.server.peers.contacts import Contacts
 
+logger = logging.getLogger(__name__)
+
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, "__share_group_state"})
 
 
@@ -67,8 +69,6 @@ _FACTOR = 3
 """Of an internal topic, if there are so many brokers at its creation."""
 _MIN_ISR = 2
 """Of `__transaction_state` with this factor."""
-logger = logging.getLogger(__name__)
-
 AUTO_CREATED_MAX = 1000
 """Topics that one request may create by naming them."""
 _IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)

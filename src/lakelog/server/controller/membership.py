@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
@@ -247,16 +247,12 @@ class Membership:
             extra=event("replicas_lost", partitions=len(partitions)),
         )
         failure = Failure(AT_START)
-        offline, self._failed = (
-            self._failed,
-            {(topic_id, index): failure for _, topic_id, index in partitions},
-        )
-        request = self._heartbeat(offline=directory_id)
+        failed = {(topic_id, index): failure for _, topic_id, index in partitions}
+        request = self._heartbeat(failed, offline=directory_id)
         response: BrokerHeartbeatResponse = await self._await_controller(
             request, lambda: self._controller.heartbeat(request)
         )
         _check(response.error_code, "the controller refused the heartbeat")
-        self._failed = offline
         await self._metadata.refresh()
 
     async def leave(self) -> None:
@@ -267,7 +263,7 @@ class Membership:
         # Leaving is a courtesy: without it the controller fences this broker as it does after a
         # kill.
         with suppress(KafkaError, MetadataError):
-            await self._beat(self._heartbeat(want_shut_down=True), _LEAVE_PATIENCE_S)
+            await self._beat(self._heartbeat(self._failed, want_shut_down=True), _LEAVE_PATIENCE_S)
 
     def _is_fenced(self) -> bool:
         own = self._metadata.image.brokers.get(self._node_id)
@@ -303,7 +299,7 @@ class Membership:
         """Return whether the controller has answered; log the first failure of a series."""
         try:
             await self._metadata.refresh()
-            response = await self._beat(self._heartbeat(), _ROUND_S)
+            response = await self._beat(self._heartbeat(self._failed), _ROUND_S)
             _check(response.error_code, "the controller refused the heartbeat")
             if not response.is_fenced:
                 await self._metadata.refresh()
@@ -368,10 +364,14 @@ class Membership:
 
     def heartbeat(self) -> BrokerHeartbeatRequest | None:
         """Return a request with the present state of this broker, None unless it serves."""
-        return self._heartbeat() if self._serves else None
+        return self._heartbeat(self._failed) if self._serves else None
 
     def _heartbeat(
-        self, *, want_shut_down: bool = False, offline: bytes | None = None
+        self,
+        failed: Mapping[tuple[bytes, int], Failure],
+        *,
+        want_shut_down: bool = False,
+        offline: bytes | None = None,
     ) -> BrokerHeartbeatRequest:
         return BrokerHeartbeatRequest(
             broker_id=self._node_id,
@@ -388,7 +388,7 @@ class Membership:
                     leader_epoch=failure.leader_epoch,
                     is_offline=failure.is_offline,
                 )
-                for (topic_id, index), failure in self._failed.items()
+                for (topic_id, index), failure in failed.items()
             ],
         )
 
