@@ -162,6 +162,8 @@ class Pump:
         self._check_output = check_output
         self._waiting = waiting
         self._in_trouble = False
+        self._last_s = 0.0
+        """When the last records came (seconds, monotonic clock)."""
 
     def run(
         self,
@@ -202,6 +204,7 @@ class Pump:
 
     def _write(self, records: Sequence[ConsumedRecord]) -> None:
         if records:
+            self._last_s = time.monotonic()
             rest = memoryview(b"".join(map(self._form, records)))
             while rest:  # a signal may cut a write to an unbuffered stream (python -u) short
                 rest = rest[self._stream.write(rest) :]
@@ -231,7 +234,8 @@ class Pump:
             note(f"{trouble.error.message}; retrying")
         self._in_trouble = trouble is not None
         if trouble is not None and ends_itself:
-            waited_s = time.monotonic() - trouble.since_s
+            # Records of other partitions may come meanwhile.
+            waited_s = time.monotonic() - max(trouble.since_s, self._last_s)
             if waited_s > self._patience_s:
                 text = f"no answer for {waited_s:.0f} s: {trouble.error.message}"
                 raise TimeoutError(text) from trouble.error

@@ -84,8 +84,18 @@ class Fetcher:
         self._failures = 0
         self._not_before_s = 0.0
         self._misplaced: list[Misplaced] = []
-        self.trouble: Trouble | None = None
-        """The failure that delays records; cleared when records arrive."""
+        self._trouble: Trouble | None = None
+        """The failure that delays all records; cleared when records arrive."""
+        self._leaderless: Trouble | None = None
+        """The lack of leaders, which delays the records of their partitions only."""
+        self._looks = 0
+        self._look_at_s = 0.0
+        """The number of refreshes for these leaders, and the earliest time of the next one."""
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """The failure that delays records, of some partitions at least."""
+        return self._trouble or self._leaderless
 
     def close(self) -> None:
         """Close all connections. Fetched batches in positions are kept."""
@@ -103,8 +113,9 @@ class Fetcher:
         with self._healing():
             self._drop_silent()
         self.ask(positions)
-        pause = self._not_before_s - time.monotonic()
-        wait = min(pause, timeout_s) if pause > 0 else timeout_s
+        now = time.monotonic()
+        times = (self._not_before_s, self._look_at_s if self._leaderless else 0.0)
+        wait = min([timeout_s, *(at - now for at in times if at > now)])
         # A seek since then has made the finding void.
         misplaced = [
             finding for finding in self._misplaced if finding.position.turn == finding.turn
@@ -137,8 +148,8 @@ class Fetcher:
         except ClientError as error:
             if not error.retriable and not isinstance(error, ConnectionLostError):
                 raise
-            since_s = time.monotonic() if self.trouble is None else self.trouble.since_s
-            self.trouble = Trouble(error, since_s)
+            since_s = time.monotonic() if self._trouble is None else self._trouble.since_s
+            self._trouble = Trouble(error, since_s)
             self._back_off(error)
 
     def _check_epochs(self, positions: list[Position]) -> tuple[list[Position], ClientError | None]:
@@ -192,8 +203,7 @@ class Fetcher:
         under_way = {id(p) for leader in self._leaders.values() for _, p, _ in leader.asked}
         by_node: dict[int, list[Position]] = defaultdict(list)
         led, leaderless = self._with_leaders([p for p in positions if id(p) not in under_way])
-        ready, unchecked = self._check_epochs(led)
-        failure = leaderless or unchecked
+        ready, failure = self._check_epochs(led)
         for position in ready:
             by_node[self._cluster.leader(*position.key).node_id].append(position)
         for node, on_node in by_node.items():
@@ -218,8 +228,27 @@ class Fetcher:
             except ConnectionLostError:
                 self._drop(node)
                 raise
+        self._look_for_leaders(leaderless)
         if failure is not None:
             raise failure
+
+    def _look_for_leaders(self, cause: ClientError | None) -> None:
+        """Refresh the view, with growing pauses, while a partition has no leader; `cause` says so.
+
+        Unlike after other failures, requests for other partitions do not pause.
+        """
+        if cause is None:
+            self._leaderless, self._looks = None, 0
+            return
+        now = time.monotonic()
+        if self._leaderless is None:
+            self._leaderless = Trouble(cause, now)
+        elif now < self._look_at_s:
+            return
+        self._look_at_s = now + pause_s(self._looks)
+        log_retry(cause, pause_s(self._looks))
+        self._looks += 1
+        self._refresh()
 
     def _target(self, position: Position) -> FetchTarget:
         name, partition = position.key
@@ -262,7 +291,7 @@ class Fetcher:
                 self._complain(fetched)
             else:
                 self._failures = 0
-                self.trouble = None
+                self._trouble = None
                 position.add(fetched)
         return misplaced
 
@@ -281,6 +310,9 @@ class Fetcher:
         log_retry(cause, pause)
         self._not_before_s = time.monotonic() + pause
         self._failures += 1
+        self._refresh()
+
+    def _refresh(self) -> None:
         try:
             self._cluster.refresh(list(self._cluster.view.topics))
         except ClientError as error:

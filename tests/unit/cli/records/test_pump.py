@@ -62,6 +62,12 @@ def test_a_run_that_is_to_end_gives_up_on_a_broker_that_is_gone(
     assert capsys.readouterr().err.count("retrying") == 2
 
 
+def test_a_partition_without_a_leader_ends_no_run_while_others_have_records() -> None:
+    source = ConsumedLog(9)
+    source.trouble = Trouble(ConnectionLostError("no leader"), time.monotonic() - 60)
+    assert copied(source, count=9) == b"".join(b"%d\n" % number for number in range(9))
+
+
 def test_it_stops_after_the_count() -> None:
     assert copied(ConsumedLog(9), count=3) == b"0\n1\n2\n"
     assert copied(ConsumedLog(9), count=0) == b""

@@ -133,4 +133,10 @@ def test_a_partition_without_a_leader_does_not_delay_the_others(
             break
     assert [record.offset for record in other.take(10, 1 << 20)] == [5, 6, 7]
     assert not leaderless.has_records
-    assert fetcher.trouble is None or "orders-0 has no leader" in str(fetcher.trouble.error)
+    trouble = fetcher.trouble
+    assert trouble is not None and "orders-0 has no leader" in str(trouble.error)
+    fetcher.ask([leaderless, Position(("orders", 1), 8)])
+    assert fetcher._leaders[broker.node_id].asked, "without a pause after the response"
+    broker.leaders.pop(KEY)
+    fetch_until_records(fetcher, leaderless)
+    assert fetcher.trouble is None
