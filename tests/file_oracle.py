@@ -35,7 +35,7 @@ def check_data_folder(path: Path, *, compacted: bool = False) -> dict[str, str]:
     assert files, f"{path} has no logs"
     complaints = _dump(files)
     if compacted:
-        complaints = [line for line in complaints if not _tells_of_gaps(line)]
+        complaints = [line for line in complaints if not _names_gaps(line)]
     found, more = _read_others(path)
     if compacted:  # a snapshot may contain a batch that is no longer the last of its producer
         more = [line for line in more if ".snapshot has [" not in line]
@@ -44,7 +44,7 @@ def check_data_folder(path: Path, *, compacted: bool = False) -> dict[str, str]:
     return found
 
 
-def _tells_of_gaps(line: str) -> bool:
+def _names_gaps(line: str) -> bool:
     return line.startswith(_GAPS) or _GAP.fullmatch(line) is not None
 
 

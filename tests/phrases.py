@@ -1,7 +1,8 @@
-"""Phrases that make text hard to read, and the files in which they are counted.
+"""Phrases and names that make a text hard to read, and the files in which they are counted.
 
-`tests/unit/test_phrases.py` allows none in source, tests, benchmarks and documents. Some would be
-right in another sentence (`who` about people), but each has a plain replacement.
+`tests/unit/test_phrases.py` allows no phrase in source, tests, benchmarks and documents. Some would
+be right in another sentence (`who` about people), but each has a plain replacement. It allows no
+empty name in the source: `partition` says more than `each` or `found`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _PROSE = (
 )
 _QUOTING = ("tests/phrases.py", "tests/unit/test_phrases.py")
 """Files that contain the phrases as examples."""
+EMPTY_NAMES = frozenset({"each", "found", "known", "place", "wanted"})
+_HAS_EMPTY_NAME = re.compile(rf"\b_*(?:{'|'.join(sorted(EMPTY_NAMES))})\b")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -57,6 +60,28 @@ def count_phrases(path: Path) -> Counter[str]:
     text = " ".join(_prose(path).split())
     counts = Counter({name: len(phrase.findall(text)) for name, phrase in PHRASES.items()})
     return +counts
+
+
+def count_empty_names(path: Path) -> Counter[str]:
+    """Count the functions, variables, parameters and attributes of a module with an empty name."""
+    text = path.read_text()
+    if not _HAS_EMPTY_NAME.search(text):
+        return Counter()
+    names = (name.strip("_") for node in ast.walk(ast.parse(text)) for name in _names(node))
+    return Counter(name for name in names if name in EMPTY_NAMES)
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Yield the name that a node defines."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield node.name
+        case ast.arg():
+            yield node.arg
+        case ast.Name(ctx=ast.Store()):
+            yield node.id
+        case ast.Attribute(ctx=ast.Store()):
+            yield node.attr
 
 
 def _may_have_any(text: str) -> bool:
@@ -77,12 +102,12 @@ def _prose(path: Path) -> str:
 
 
 def _prose_of_source(text: str) -> Iterator[str]:
-    """Yield comments, strings of several words, and the names of tests."""
+    """Yield comments, strings of several words, and the names of functions."""
     # Not by `tokenize`, which takes most of the time of the check. A `#` within a string yields a
     # part of that string twice, which is harmless where no phrase is allowed at all.
     yield from _COMMENT.findall(text)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.value
-        elif isinstance(node, _FUNCTIONS) and node.name.startswith("test_"):
+        elif isinstance(node, _FUNCTIONS):
             yield node.name.removeprefix("test_").replace("_", " ")

@@ -106,7 +106,7 @@ def judge_all(
     def judged(verdict: Verdict) -> None:
         verdicts.append(verdict)
         _keep(verdict)
-        _say(f"{len(verdicts)}/{len(mutants)} {verdict.seconds:.0f} s {_told(verdict)}")
+        _say(f"{len(verdicts)}/{len(mutants)} {verdict.seconds:.0f} s {_outcome(verdict)}")
 
     trials = Trials(ROOT, mutants, processes, total_s, Calls(BUILD / "calls.json"), judged)
     os.chdir(ROOT)
@@ -144,7 +144,7 @@ def report(verdicts: list[Verdict], options: argparse.Namespace) -> int:
     return int(bool(unexplained))
 
 
-def _told(verdict: Verdict) -> str:
+def _outcome(verdict: Verdict) -> str:
     by = f"SURVIVED {verdict.tests} tests" if verdict.survived else verdict.by
     return f"{by}: {_named(verdict.mutant)}"
 

@@ -119,15 +119,15 @@ def _the_leaders_share(monkeypatch: pytest.MonkeyPatch) -> None:
     "classic group",
     faults=("kill",),
 )
-def _generations_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def _generations_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     from_stored = ClassicGroup.from_stored
 
-    def anew(group_id: str, value: Any) -> ClassicGroup:
+    def from_zero(group_id: str, value: Any) -> ClassicGroup:
         group = from_stored(group_id, value)
         group.generation = 0
         return group
 
-    monkeypatch.setattr(ClassicGroup, "from_stored", anew)
+    monkeypatch.setattr(ClassicGroup, "from_stored", from_zero)
 
 
 @bug("an instance id is enough to join as", Law.FENCED_INSTANCE, _STATIC, report="JoinGroup of")

@@ -122,7 +122,7 @@ def _newest_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @bug("recovery writes into batches that are there", Law.SAME_BYTES, "plain", faults=("kill",))
-def _stamped_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def _stamped_again(monkeypatch: pytest.MonkeyPatch) -> None:
     recover = recovery.recover_segment
 
     def stamping(segment: Any, *rest: Any, **named: Any) -> Any:

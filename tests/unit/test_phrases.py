@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from phrases import count_phrases, prose_files
+from phrases import count_empty_names, count_phrases, prose_files
 
 _PROJECT = Path(__file__).parents[2]
+
+PUBLIC = {"src/lakelog/spark/registry.py": {"place": 1}}
+"""Parameters that users may have passed by name."""
 
 _SOURCE = '''
 """Return what
@@ -53,3 +56,16 @@ def test_no_phrase_makes_text_hard_to_read() -> None:
         assert _PROJECT / name in files
     found = {str(path.relative_to(_PROJECT)): count_phrases(path) for path in files}
     assert {name: dict(phrases) for name, phrases in found.items() if phrases} == {}
+
+
+def test_names_that_hold_nothing_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("def _found(place, *, each=1):\n    self._known = wanted = a.found\n")
+    counts = dict.fromkeys(["each", "found", "known", "place", "wanted"], 1)
+    assert count_empty_names(path) == counts
+
+
+def test_each_name_of_the_source_says_what_it_holds() -> None:
+    modules = list((_PROJECT / "src").rglob("*.py"))
+    counts = {str(path.relative_to(_PROJECT)): count_empty_names(path) for path in modules}
+    assert {name: dict(names) for name, names in counts.items() if names} == PUBLIC

@@ -41,8 +41,8 @@ def starting(session: Session, limit_s: float) -> Startup:
     """
     from lakelog.client.cluster import Startup
 
-    def tell() -> None:
+    def notify() -> None:
         if sys.stderr.isatty():
             note(f"waiting for a broker at {session.brokers} ...", quiet=session.quiet)
 
-    return Startup(limit_s, tell)
+    return Startup(limit_s, notify)

@@ -71,7 +71,7 @@ class Flushes:
         try:
             self._open_unflushed(job)
         except BaseException:
-            job.let_go()
+            job.give_up()
             raise
         # Only after all files were opened: a failed attempt must not lose their names.
         self.segments.unsynced = set()
@@ -140,7 +140,7 @@ class Flushes:
 
     def put_off(self, job: FlushJob) -> None:
         """Take back a job that ran out of descriptors; the next flush begins with the same."""
-        job.let_go()
+        job.give_up()
         self._jobs.remove(job)
         self.segments.unsynced |= set(job.names)
 
@@ -223,9 +223,9 @@ class FlushJob:
         `Flushes.finish` calls it after a success, the owner after a failure.
         """
         self.flushes.broken |= not self.done
-        self.let_go()
+        self.give_up()
 
-    def let_go(self) -> None:
+    def give_up(self) -> None:
         """Close the files of a job that no longer needs them or has not begun."""
         for handle in self.handles:
             handle.release()

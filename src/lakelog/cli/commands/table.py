@@ -146,7 +146,7 @@ def _run_enabled(session: Session, warehouse: str, options: dict[str, Any]) -> N
     def say(line: str) -> None:
         note(line, quiet=session.quiet)
 
-    def tell(topic: str, progress: SyncProgress) -> None:
+    def show(topic: str, progress: SyncProgress) -> None:
         say(f"{topic}: {counted(progress.rows, 'record')} in the table")
 
     try:
@@ -154,7 +154,7 @@ def _run_enabled(session: Session, warehouse: str, options: dict[str, Any]) -> N
             sync_enabled(
                 session.brokers,
                 warehouse,
-                progress=tell,
+                progress=show,
                 notice=say,
                 stop=stop,
                 **options,
@@ -171,7 +171,7 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
     from lakelog.tables.iceberg.snippets import snippets
     from lakelog.tables.topic.errors import DataLossError, OptionError, TopicMissingError
 
-    def tell(progress: SyncProgress) -> None:
+    def show(progress: SyncProgress) -> None:
         say(f"{topic}: {counted(progress.rows, 'record')} in the table")
 
     def say(line: str) -> None:
@@ -184,7 +184,7 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
     try:
         with stopping() as stop:
             result = sync_topic(
-                session.brokers, topic, warehouse, progress=tell, notice=say, stop=stop, **options
+                session.brokers, topic, warehouse, progress=show, notice=say, stop=stop, **options
             )
     except TopicMissingError as error:
         raise CliError("LL0102", str(error)) from error

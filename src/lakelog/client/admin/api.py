@@ -134,21 +134,21 @@ class Admin(Closeable):
         return self._cluster.refresh()
 
     def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+        self, specs: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAt]:
         """Return the first offset at or after each timestamp, or -1 if there is no such record.
 
         A timestamp is in milliseconds since the epoch, or `EARLIEST`, `LATEST`, `MAX_TIMESTAMP`.
         Raises `TopicNotFoundError`, `PartitionNotFoundError`.
         """
-        return list_offsets(self._cluster, wanted, read_committed=read_committed)
+        return list_offsets(self._cluster, specs, read_committed=read_committed)
 
-    def known_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+    def known_offsets(self, specs: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
         """Return what `list_offsets` returns, without the partitions whose offsets are unknown now.
 
         It waits two seconds for them. Raises as `list_offsets` unless a repetition may succeed.
         """
-        return known_offsets(self._cluster, wanted)
+        return known_offsets(self._cluster, specs)
 
     def log_dirs(self) -> list[LogDir]:
         """Return the data folders of every broker, with the sizes of their partitions.

@@ -69,10 +69,10 @@ class LoopWatch:
             self._longest_before_s, self._longest_s = self._longest_s, 0.0
         self._longest_s = max(self._longest_s, late_s, self._requests.fold())
         if late_s > _TOLD_ABOVE_S:
-            self._tell(late_s)
+            self._log_stall(late_s)
         self.start()
 
-    def _tell(self, late_s: float) -> None:
+    def _log_stall(self, late_s: float) -> None:
         left_out = self._window.admit()
         if left_out is not None:
             logger.warning(

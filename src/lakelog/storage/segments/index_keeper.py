@@ -27,7 +27,7 @@ from lakelog.storage.indexes.segment_index import SegmentIndex
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX
 from lakelog.storage.segments.agreement import Tail, follow, greatest_at_end, is_true, scan_times
 from lakelog.storage.segments.handles import Handle
-from lakelog.storage.segments.scan import scan_headers, tell_misplaced
+from lakelog.storage.segments.scan import mark_misplaced, scan_headers
 
 _logger = logging.getLogger(__name__)
 
@@ -360,7 +360,7 @@ class IndexKeeper:
         headers = scan_headers(batches.file, 0, batches.size)
         # The CRC does not cover the base offset, so a flipped bit there is found only by comparison
         # with the neighbours.
-        for position, header, is_misplaced in tell_misplaced(headers, base):
+        for position, header, is_misplaced in mark_misplaced(headers, base):
             if is_misplaced:
                 # An entry for a wrong base offset would make searches miss the batches after it.
                 # The next batch gets an entry at once, so that a search for its offsets does not

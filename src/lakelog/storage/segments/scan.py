@@ -40,7 +40,7 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
         position = following
 
 
-def tell_misplaced(
+def mark_misplaced(
     batches: Iterable[tuple[int, BatchHeader]], base_offset: int
 ) -> Iterator[tuple[int, BatchHeader, bool]]:
     """Add to each batch of a segment whether its base offset is wrong.

@@ -164,7 +164,7 @@ class TopicClient(Closeable):
         `LATEST` for the end of its readable part. This method and all below it raise
         `TopicMissingError` for a topic that was deleted meanwhile.
         """
-        with _telling_missing():
+        with _naming_missing():
             return self._list(timestamps, read_committed=self._reader.read_committed)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -193,7 +193,7 @@ class TopicClient(Closeable):
 
         Raises `TopicMissingError`, and `KafkaError` if a leader does not answer (KIP-320).
         """
-        with _telling_missing():
+        with _naming_missing():
             return epoch_ends(self._cluster, epochs) if epochs else {}
 
     def log_end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -201,7 +201,7 @@ class TopicClient(Closeable):
 
         Raises as `epoch_ends`.
         """
-        with _telling_missing():
+        with _naming_missing():
             return _offsets(self._list(dict.fromkeys(partitions, LATEST), read_committed=False))
 
     def batches(self, offset_range: OffsetRange) -> Iterator[Batch]:
@@ -213,7 +213,7 @@ class TopicClient(Closeable):
         """
         topic_id = decode_uuid(offset_range.topic_id) if offset_range.topic_id else None
         epoch = offset_range.leader_epoch
-        with _telling_losses(str(offset_range)):
+        with _naming_losses(str(offset_range)):
             for header, batch in self._reader.read(
                 offset_range.topic,
                 offset_range.partition,
@@ -237,7 +237,7 @@ class TopicClient(Closeable):
         Gaps count as offsets of 0 bytes. Raises `DataLossError` and `KafkaError` as `batches`.
         """
         taken, position = 0, start
-        with _telling_losses(f"{topic}-{partition} [{start}, {end})"):
+        with _naming_losses(f"{topic}-{partition} [{start}, {end})"):
             for header, batch in self._reader.read(
                 topic, partition, start, end, max_bytes=_SAMPLE_BYTES
             ):
@@ -271,7 +271,7 @@ def _offsets(places: Mapping[TopicPartition, OffsetAt]) -> dict[TopicPartition, 
 
 
 @contextmanager
-def _telling_missing() -> Iterator[None]:
+def _naming_missing() -> Iterator[None]:
     try:
         yield
     except (TopicNotFoundError, PartitionNotFoundError) as error:
@@ -279,7 +279,7 @@ def _telling_missing() -> Iterator[None]:
 
 
 @contextmanager
-def _telling_losses(where: str) -> Iterator[None]:
+def _naming_losses(where: str) -> Iterator[None]:
     try:
         yield
     except LogTruncatedError as error:

@@ -330,7 +330,7 @@ class OneBroker(RuleBasedStateMachine):
         return ErrorCode.NONE, offset
 
     @invariant()
-    def the_log_is_a_prefix_of_what_was_sent(self) -> None:
+    def the_log_is_a_prefix_of_the_sent_records(self) -> None:
         assert self.log == list(range(len(self.log)))
 
     @invariant()

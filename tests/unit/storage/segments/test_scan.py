@@ -7,7 +7,7 @@ import pytest
 from lakelog.records.batch import BatchHeader
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.names import LOG
-from lakelog.storage.segments.scan import scan_headers, tell_misplaced
+from lakelog.storage.segments.scan import mark_misplaced, scan_headers
 from storage_kit import append, make_batch, memory_store
 
 
@@ -56,7 +56,7 @@ def misplaced(*ranges: tuple[int, int, int]) -> list[int]:
         header.base_offset, header.last_offset_delta = first, last - first
         header.records_count = count
         headers.append(header)
-    found = tell_misplaced(enumerate(headers), 10)
+    found = mark_misplaced(enumerate(headers), 10)
     return [number for number, _, is_wrong in found if is_wrong]
 
 
