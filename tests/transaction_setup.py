@@ -159,12 +159,12 @@ class FakeProducerLogs:
         self.delay_s = 0.0
         self.fails = False
 
-    async def last_sequences(self, places: Sequence[WrittenTo]) -> LastSequences:
+    async def last_sequences(self, targets: Sequence[WrittenTo]) -> LastSequences:
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         if self.fails:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return {place: self._last(place) for place in places}
+        return {target: self._last(target) for target in targets}
 
     def _last(self, place: WrittenTo) -> int:
         model = self._markers.partition(place.topic, place.partition)

@@ -59,7 +59,7 @@ class Handle:
         self, index: int, payload: bytes = b"x", writer: bytes = WRITER
     ) -> AppendOutcome:
         """Append with a serial of one above the index, as a writer without rivals does."""
-        batch = MetadataBatch(writer, index + 1, self.terms.known.epoch, payload)
+        batch = MetadataBatch(writer, index + 1, self.terms.newest.epoch, payload)
         return await self.log.append(batch, index)
 
 

@@ -175,8 +175,10 @@ def test_its_coordinators_answer_no_more_when_it_is_fenced(
 
 def test_without_denials_two_coordinators_would_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def deaf(found: Deafness) -> frozenset[int]:
-        known = found._known.items()
-        return frozenset(node_id for node_id, each in known if each.missed_s >= 0.6 * SESSION_S)
+        brokers = found._brokers.items()
+        return frozenset(
+            node_id for node_id, broker in brokers if broker.missed_s >= 0.6 * SESSION_S
+        )
 
     monkeypatch.setattr(Deafness, "deaf", deaf)
     monkeypatch.setattr(Deafness, "denial", lambda found, node_id, is_controller: NONE)

@@ -30,7 +30,7 @@ def assign(
         current: the current assignment, which may contain removed members and topics.
     """
     ordered = in_order(members)
-    topics = {each.member_id: each.topics.intersection(partition_counts) for each in ordered}
+    topics = {member.member_id: member.topics.intersection(partition_counts) for member in ordered}
     subscribed = sorted(frozenset[str]().union(*topics.values()))
     everything = {(topic, p) for topic in subscribed for p in range(partition_counts[topic])}
     shares: _Shares = {}
@@ -67,13 +67,13 @@ def _share_alike(shares: _Shares, free: set[_Partition], total: int) -> None:
     quota, extra = divmod(total, len(shares))
     quotas = {
         member_id: quota + (rank < extra)
-        for rank, member_id in enumerate(sorted(shares, key=lambda each: -len(shares[each])))
+        for rank, member_id in enumerate(sorted(shares, key=lambda member: -len(shares[member])))
     }
     for member_id, share in shares.items():
         surplus = sorted(share)[quotas[member_id] :]
         share.difference_update(surplus)
         free.update(surplus)
-    below_quota = deque(each for each in shares if len(shares[each]) < quotas[each])
+    below_quota = deque(member for member in shares if len(shares[member]) < quotas[member])
     for partition in sorted(free):
         member_id = below_quota.popleft()
         shares[member_id].add(partition)
@@ -90,8 +90,8 @@ def _share_by_subscription(
         for topic in own:
             readers.setdefault(topic, []).append(member_id)
     # Topics with few readers first, because their partitions have the least choice.
-    for topic, partition in sorted(free, key=lambda each: (len(readers[each[0]]), each)):
-        least = min(readers[topic], key=lambda each: len(shares[each]))
+    for topic, partition in sorted(free, key=lambda pair: (len(readers[pair[0]]), pair)):
+        least = min(readers[topic], key=lambda member: len(shares[member]))
         shares[least].add((topic, partition))
     shared = sorted(topic for topic in readers if len(readers[topic]) > 1)
     while any(_balance(topic, readers[topic], shares) for topic in shared):
@@ -103,12 +103,12 @@ def _balance(topic: str, readers: list[str], shares: _Shares) -> bool:
 
     The loop ends, because each move brings two numbers closer together and no numbers apart.
     """
-    owned = {each: sorted(p for p in shares[each] if p[0] == topic) for each in readers}
+    owned = {member: sorted(p for p in shares[member] if p[0] == topic) for member in readers}
     moved = False
     while True:
-        owners = [each for each in readers if owned[each]]
-        most = max(owners, key=lambda each: len(shares[each]), default=None)
-        least = min(readers, key=lambda each: len(shares[each]))
+        owners = [member for member in readers if owned[member]]
+        most = max(owners, key=lambda member: len(shares[member]), default=None)
+        least = min(readers, key=lambda member: len(shares[member]))
         if most is None or len(shares[most]) - len(shares[least]) < 2:
             return moved
         partition = owned[most].pop()

@@ -197,10 +197,10 @@ def _cannot_start(error: Exception, options: ServeOptions, arguments: BrokerArgu
         )
     if isinstance(cause, OSError) and cause.filename:
         file = Path(os.fsdecode(cause.filename))
-        place = "" if file == data else f" ({file})"
+        suffix = "" if file == data else f" ({file})"
         return CliError(
             "LL0703",
-            f"the data folder {data} cannot be used: {cause.strerror}{place}",
+            f"the data folder {data} cannot be used: {cause.strerror}{suffix}",
             "use --data to set another folder",
         )
     if options.is_clustered and isinstance(
@@ -310,8 +310,8 @@ def http_address(arguments: BrokerArguments) -> str:
 def _check_reach(arguments: BrokerArguments, option: str, host: str) -> None:
     if _LOOPBACK.fullmatch(host):
         return
-    place = host or "every interface"
-    text = f"{option} {place}: other hosts can reach it, and there is no authentication"
+    interface = host or "every interface"
+    text = f"{option} {interface}: other hosts can reach it, and there is no authentication"
     if not arguments.insecure:
         raise CliError("LL0402", text, arguments.open_hint)
     logging.getLogger(__name__).warning(
@@ -371,15 +371,15 @@ def _metadata_place(
     return secured(metadata_place(text, code, option), config)
 
 
-def secured(place: Path | EnsembleAddress, config: BrokerConfig) -> Path | EnsembleAddress:
+def secured(location: Path | EnsembleAddress, config: BrokerConfig) -> Path | EnsembleAddress:
     """Return the place with the settings for a secured ensemble. Raises `CliError`."""
     from lakelog.base.config.key import ConfigError
     from lakelog.server.metadata_store import security_of
 
-    if isinstance(place, Path):
-        return place
+    if isinstance(location, Path):
+        return location
     try:
-        return place._replace(security=security_of(config))
+        return location._replace(security=security_of(config))
     except ConfigError as error:
         raise CliError("LL0501", str(error)) from error
 

@@ -86,20 +86,20 @@ class Command:
 
     def arguments(self) -> list[argparse.Action]:
         """Return all arguments, in the order of the help page."""
-        return [each for section in self.sections.values() for each in section]
+        return [argument for section in self.sections.values() for argument in section]
 
     def parse(self, tokens: Sequence[str]) -> dict[str, Any]:
         """Return the arguments for the function. Raises `CliError` LL0902."""
         end = end_of_options(tokens)
-        found, words = self._options.parse_known_args(tokens[:end])
+        namespace, words = self._options.parse_known_args(tokens[:end])
         for word in words:
             if word.startswith("-") and len(word) > 1 and not _NUMBER.match(word):
                 self._reject(word.partition("=")[0])
         words = ["--", *words, *tokens[end + 1 :]]
-        found, extra = self._positional.parse_known_args(words, found)
+        namespace, extra = self._positional.parse_known_args(words, namespace)
         if unexpected := [word for word in extra if word != "--"]:
             self._positional.error(f"unrecognized arguments: {' '.join(unexpected)}")
-        values = vars(found)
+        values = vars(namespace)
         for name, options in self.groups.items():
             fields = options.__dataclass_fields__
             values[name] = options(**{key: values.pop(key) for key in fields if key in values})
@@ -107,13 +107,13 @@ class Command:
 
     def page(self) -> str:
         """Return the help page."""
-        places = [_place(each) for each in self.sections["Arguments"]]
+        places = [_usage(argument) for argument in self.sections["Arguments"]]
         usage = " ".join([self._options.prog, *places, "[OPTIONS]"])
         return help_page(usage, self.description, self.sections)
 
     def _reject(self, option: str) -> NoReturn:
-        known = [name for each in self.arguments() for name in each.option_strings]
-        similar = suggestion(option, known).capitalize().replace("'", "")
+        options = [name for argument in self.arguments() for name in argument.option_strings]
+        similar = suggestion(option, options).capitalize().replace("'", "")
         self._options.error(f"Unknown option: {option}. {similar}".rstrip())
 
 
@@ -256,7 +256,7 @@ def _metavar(added: argparse.Action) -> str:
     return "N" if added.type is int else max(added.option_strings, key=len).lstrip("-").upper()
 
 
-def _place(positional: argparse.Action) -> str:
+def _usage(positional: argparse.Action) -> str:
     name = positional.metavar
     forms = {"?": f"[{name}]", "*": f"[{name}...]", "+": f"{name} [{name}...]"}
     return forms.get(str(positional.nargs), str(name))

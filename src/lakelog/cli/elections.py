@@ -40,7 +40,7 @@ class Candidates:
     @property
     def missing(self) -> tuple[int, ...]:
         """The replicas that did not answer."""
-        return tuple(each for each in self.replicas if each not in self.ends)
+        return tuple(replica for replica in self.replicas if replica not in self.ends)
 
     @property
     def best(self) -> int | None:
@@ -50,24 +50,26 @@ class Candidates:
         replica answered.
         """
         order = [*reversed(self.preferred), *self.replicas]
-        able = [each for each in self.replicas if each in self.ends]
-        return max(able, key=lambda each: (self.ends[each], -order.index(each)), default=None)
+        able = [replica for replica in self.replicas if replica in self.ends]
+        return max(
+            able, key=lambda replica: (self.ends[replica], -order.index(replica)), default=None
+        )
 
 
 def candidate_listing(partitions: Iterable[Candidates]) -> Listing:
     """Return one row per replica, with a note for the replica that would lead."""
     rows = [
         {
-            "topic": each.topic,
-            "partition": each.partition,
+            "topic": partition.topic,
+            "partition": partition.partition,
             "replica": replica,
             "last_epoch": end.last_epoch if end else None,
             "log_end_offset": end.log_end_offset if end else None,
-            "note": _note(each, replica),
+            "note": _note(partition, replica),
         }
-        for each in partitions
-        for replica in each.replicas
-        for end in (each.ends.get(replica),)
+        for partition in partitions
+        for replica in partition.replicas
+        for end in (partition.ends.get(replica),)
     ]
     return Listing(rows, _COLUMNS)
 
@@ -83,8 +85,8 @@ def elect_preferred(
 ) -> None:
     """Have the preferred replicas lead the partitions. Raises `CliError`."""
     topics = [admin.topics.describe(name) for name in names]
-    wanted = [(topic.name, index) for topic in topics for index in _chosen(topic, partition)]
-    results = admin.elections.preferred(wanted if names else None)
+    partitions = [(topic.name, index) for topic in topics for index in _chosen(topic, partition)]
+    results = admin.elections.preferred(partitions if names else None)
     _report_elections(results, session)
 
 
@@ -103,12 +105,14 @@ def elect_uncleanly(
     Raises `CliError`: LL0309 if a replica does not answer, LL0901 without consent.
     """
     topics = [admin.topics.describe(name) for name in names] or admin.topics.list(internal=True)
-    candidates = [each for topic in topics for each in _candidates(admin, topic, partition)]
+    candidates = [
+        candidate for topic in topics for candidate in _candidates(admin, topic, partition)
+    ]
     if not candidates:
         note("Every partition has a leader", quiet=session.quiet)
         return
     show(candidate_listing(candidates), output.format)
-    missing = sorted({node for each in candidates for node in each.missing})
+    missing = sorted({node for candidate in candidates for node in candidate.missing})
     if missing and not ignore_missing:
         brokers = ", ".join(map(str, missing))
         raise CliError(
@@ -117,7 +121,9 @@ def elect_uncleanly(
             "start it, or pass --ignore-missing to do without its records",
         )
     leaders = {
-        (each.topic, each.partition): each.best for each in candidates if each.best is not None
+        (candidate.topic, candidate.partition): candidate.best
+        for candidate in candidates
+        if candidate.best is not None
     }
     if not leaders:
         raise CliError("LL0309", "no replica answers", "start a broker that has one")
@@ -148,11 +154,11 @@ def _candidates(admin: Admin, topic: Topic, partition: list[int] | None) -> list
 
 def _report_elections(results: Mapping[TopicPartition, Elected], session: Session) -> None:
     """Report the results. Raises `CliError` if an election failed."""
-    needless = [key for key, each in results.items() if each.error is _NOT_NEEDED]
+    needless = [key for key, result in results.items() if result.error is _NOT_NEEDED]
     failed = [
-        f"{topic}-{index}: {each.message}"
-        for (topic, index), each in results.items()
-        if each.error not in (ErrorCode.NONE, _NOT_NEEDED)
+        f"{topic}-{index}: {result.message}"
+        for (topic, index), result in results.items()
+        if result.error not in (ErrorCode.NONE, _NOT_NEEDED)
     ]
     done = len(results) - len(needless) - len(failed)
     note(f"Elected leaders of {counted(done, 'partition')}", quiet=session.quiet)

@@ -29,11 +29,11 @@ class CliError(Exception):
         return CATALOG[self.code]
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, names: Iterable[str]) -> str:
     """Return a hint with the most similar known name, or an empty text."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    close = get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f"did you mean '{close[0]}'?" if close else ""
 
 

@@ -71,10 +71,10 @@ def _widths(columns: Sequence[Column], room: int) -> list[int]:
     full = [column.full for column in columns]
     if sum(full) <= room:
         return full
-    wanted = [column.folded for column in columns]
+    folded = [column.folded for column in columns]
     given = [column.least for column in columns]
-    for _ in range(min(room, sum(wanted)) - sum(given)):
-        narrow = [number for number, width in enumerate(given) if width < wanted[number]]
+    for _ in range(min(room, sum(folded)) - sum(given)):
+        narrow = [number for number, width in enumerate(given) if width < folded[number]]
         given[min(narrow, key=given.__getitem__)] += 1
     return given
 

@@ -18,17 +18,17 @@ _DATE = "%Y-%m-%dT%H:%M:%S"
 _UNNAMED = "other"
 
 
-def start_logging(level: int, wanted: str | None = None, stream: TextIO | None = None) -> None:
+def start_logging(level: int, log_format: str | None = None, stream: TextIO | None = None) -> None:
     """Log records of `level` and above to stderr, with times in UTC.
 
     Raises `CliError` for a format that is not in `FORMATS`.
     """
-    if wanted not in (None, *FORMATS):
+    if log_format not in (None, *FORMATS):
         raise CliError(
-            "LL0902", f"unknown --log-format {wanted}; expected one of {', '.join(FORMATS)}"
+            "LL0902", f"unknown --log-format {log_format}; expected one of {', '.join(FORMATS)}"
         )
     out = sys.stderr if stream is None else stream
-    is_text = wanted == "text" or (wanted != "json" and out.isatty())
+    is_text = log_format == "text" or (log_format != "json" and out.isatty())
     handler = logging.StreamHandler(out)
     handler.setFormatter(text_lines() if is_text else JsonLines())
     root = logging.getLogger()

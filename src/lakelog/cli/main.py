@@ -150,7 +150,9 @@ def split_leading(argv: list[str]) -> tuple[list[str], list[str]]:
     for options in (Session, Output, Consent):
         common.add_group(options.__name__, options)
     takes_value = {
-        name: each.nargs != 0 for each in common.arguments() for name in each.option_strings
+        name: argument.nargs != 0
+        for argument in common.arguments()
+        for name in argument.option_strings
     }
     takes_value["-vv"] = False
     at = 0

@@ -34,16 +34,16 @@ def examine(topics: Iterable[Topic], minima: Mapping[str, int]) -> list[Ailing]:
 
     minima: min.insync.replicas by topic; 1 for other topics.
     """
-    found = []
+    ailing = []
     for topic in topics:
         min_isr = minima.get(topic.name, 1)
         for partition in topic.partitions:
             problem = problem_of(partition, min_isr)
             if problem is not None:
-                found.append(Ailing(topic.name, partition, problem, min_isr))
+                ailing.append(Ailing(topic.name, partition, problem, min_isr))
     return sorted(
-        found,
-        key=lambda each: (_PROBLEMS.index(each.problem), each.topic, each.partition.partition),
+        ailing,
+        key=lambda row: (_PROBLEMS.index(row.problem), row.topic, row.partition.partition),
     )
 
 
@@ -74,37 +74,35 @@ def health_document(
     facts = {
         "is_healthy": not ailing and not problems and is_served,
         **{
-            f"{problem.replace('-', '_')}_partitions": sum(
-                each.problem == problem for each in ailing
-            )
+            f"{problem.replace('-', '_')}_partitions": sum(row.problem == problem for row in ailing)
             for problem in _PROBLEMS
         },
         "fenced_brokers": _in_state(states, "fenced"),
         "unregistered_brokers": _in_state(states, "unregistered"),
         "unwritable_brokers": list(problems),
     }
-    folders = [{"broker": each, "problem": problem} for each, problem in problems.items()]
+    folders = [{"broker": broker, "problem": problem} for broker, problem in problems.items()]
     rows = [
         {
-            "topic": each.topic,
-            "partition": each.partition.partition,
-            "problem": each.problem,
-            "leader": each.partition.leader if each.partition.leader >= 0 else None,
-            "replicas": list(each.partition.replicas),
-            "isr": list(each.partition.isr),
-            "min_isr": each.min_isr,
+            "topic": row.topic,
+            "partition": row.partition.partition,
+            "problem": row.problem,
+            "leader": row.partition.leader if row.partition.leader >= 0 else None,
+            "replicas": list(row.partition.replicas),
+            "isr": list(row.partition.isr),
+            "min_isr": row.min_isr,
         }
-        for each in ailing
+        for row in ailing
     ]
     parts = [Listing(rows, _COLUMNS)] if rows else []
     parts += [Listing(folders, ("broker", "problem"))] if folders else []
     # As a number alone, the id of one broker would pass for a count.
     shown = {
-        name: [f"id {each}" for each in value] if isinstance(value, list) else value
+        name: [f"id {node_id}" for node_id in value] if isinstance(value, list) else value
         for name, value in facts.items()
     }
     return Document({**facts, "partitions": rows, "data_folders": folders}, shown, parts)
 
 
-def _in_state(states: Mapping[int, str], wanted: str) -> list[int]:
-    return [node_id for node_id, state in states.items() if state == wanted]
+def _in_state(states: Mapping[int, str], name: str) -> list[int]:
+    return [node_id for node_id, state in states.items() if state == name]

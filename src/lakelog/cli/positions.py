@@ -92,12 +92,12 @@ def resolve(
 
 def beyond(position: Position, bounds: Mapping[K, Bounds]) -> dict[K, int]:
     """Return the partitions that end before the offset of a position, with that offset."""
-    wanted = {
+    targets = {
         partition: position.number + (limits.start if position.anchor is Anchor.START else 0)
         for partition, limits in bounds.items()
         if position.anchor in (Anchor.START, Anchor.OFFSET)
     }
-    return {key: offset for key, offset in wanted.items() if offset > bounds[key].end}
+    return {key: offset for key, offset in targets.items() if offset > bounds[key].end}
 
 
 def before_start(position: Position, bounds: Mapping[K, Bounds]) -> list[K]:
@@ -119,8 +119,8 @@ def _offset(
         return limits.end - position.number
     if position.anchor is Anchor.OFFSET:
         return position.number
-    found = offset_at(partition, position.number)
-    return limits.end if found is None else found
+    offset = offset_at(partition, position.number)
+    return limits.end if offset is None else offset
 
 
 TopicPartition = tuple[str, int]
@@ -135,10 +135,10 @@ def read_bounds(
     """
     from lakelog.client.offsets import EARLIEST, LATEST
 
-    wanted = list(keys)
-    starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
-    ends = admin.list_offsets(dict.fromkeys(wanted, LATEST), read_committed=read_committed)
-    return {key: Bounds(starts[key].offset, ends[key].offset) for key in wanted}
+    partitions = list(keys)
+    starts = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
+    return {key: Bounds(starts[key].offset, ends[key].offset) for key in partitions}
 
 
 def known_bounds(admin: Admin, keys: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
@@ -160,11 +160,13 @@ def resolve_position(
 
     Raises `KafkaError`.
     """
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     if position.anchor is Anchor.TIME:
         places = admin.list_offsets(dict.fromkeys(bounds, position.number))
-        found = {key: place.offset for key, place in places.items() if place.offset >= 0}
-    return resolve(position, bounds, lambda key, timestamp_ms: found.get(key))
+        offsets = {
+            key: offset_at.offset for key, offset_at in places.items() if offset_at.offset >= 0
+        }
+    return resolve(position, bounds, lambda key, timestamp_ms: offsets.get(key))
 
 
 def check_reached(

@@ -88,16 +88,16 @@ def change_settings(
         raise refusal(admin, kind, name, changes, error) from error
 
 
-def check_known(kind: ResourceType, name: str, keys: Iterable[str], known: Collection[str]) -> None:
-    """Raise `CliError` if one of `keys` is not `known`."""
+def check_known(kind: ResourceType, name: str, keys: Iterable[str], valid: Collection[str]) -> None:
+    """Raise `CliError` if one of `keys` is not `valid`."""
     owner = "" if kind.name == "BROKER" else f"--{kind.name.lower()} {name} "
     for key in keys:
-        if key not in known:
+        if key not in valid:
             raise CliError(
                 "LL0501",
                 f"{whose(kind, name)} has no setting '{key}'",
                 _owner_of(key, kind)
-                or suggestion(key, known)
+                or suggestion(key, valid)
                 or f"use lakelog config get {owner}--all to list the settings",
             )
 
@@ -109,7 +109,7 @@ def _owner_of(key: str, kind: ResourceType) -> str:
 
     if key in TOPIC_CONFIGS and kind.name != "TOPIC":
         synonyms = TOPIC_CONFIGS[key].synonyms if kind.name == "BROKER" else ()
-        of_all = "".join(f", or {each.name} for all topics" for each in synonyms[:1])
+        of_all = "".join(f", or {synonym.name} for all topics" for synonym in synonyms[:1])
         return f"{key} is a setting of topics: use --topic NAME{of_all}"
     if key in GROUP_CONFIGS and kind.name != "GROUP":
         return f"{key} is a setting of groups: use --group NAME"
@@ -124,9 +124,9 @@ def refusal(
         admin.topics.describe(name)  # raises an error with the most similar topic
     if error.code not in _NOT_A_SETTING:
         return error
-    known = _known_keys(admin, kind, name)
-    unknown = [key for key in keys if key not in known]
-    hint = _owner_of(unknown[0], kind) or suggestion(unknown[0], known) if unknown else ""
+    valid = _known_keys(admin, kind, name)
+    unknown = [key for key in keys if key not in valid]
+    hint = _owner_of(unknown[0], kind) or suggestion(unknown[0], valid) if unknown else ""
     return CliError("LL0501", error.message, hint)
 
 

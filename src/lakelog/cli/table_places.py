@@ -121,7 +121,7 @@ def find_tables(
     others = {topic: meta for topic, meta in topics.items() if topic not in named}
     if not others:
         return named
-    return named | stored_places(others, [(each, "") for each in _default_folders(session)])
+    return named | stored_places(others, [(folder, "") for folder in _default_folders(session)])
 
 
 def find_table(
@@ -133,16 +133,16 @@ def find_table(
     """
     from lakelog.tables.archive.place import TablePlace
 
-    found = find_tables(session, client, client.describe([topic]), choice).get(topic)
-    if choice.name is None and (found or choice.warehouse is None):
-        return found
-    if choice.warehouse or choice.catalog or found is None:
+    table = find_tables(session, client, client.describe([topic]), choice).get(topic)
+    if choice.name is None and (table or choice.warehouse is None):
+        return table
+    if choice.warehouse or choice.catalog or table is None:
         where, folder = chosen_places(session, choice.warehouse, choice.catalog)
     else:
-        where, folder = found.warehouse, found.catalog
+        where, folder = table.warehouse, table.catalog
     name = choice.name or topic
-    if found and (found.name, found.warehouse, found.catalog) == (name, where, folder or ""):
-        return found
+    if table and (table.name, table.warehouse, table.catalog) == (name, where, folder or ""):
+        return table
     return TablePlace(topic, name, where, folder or "", {}, is_enabled=False)
 
 
@@ -162,9 +162,9 @@ def _default_folders(session: Session) -> list[str]:
     return [str(folder / _WAREHOUSE) for folder in folders if folder.is_dir()]
 
 
-def at(place: TablePlace) -> TableChoice:
+def at(table: TablePlace) -> TableChoice:
     """Return the options that name a place."""
-    return TableChoice(warehouse=place.warehouse, catalog=place.catalog or None, name=place.name)
+    return TableChoice(warehouse=table.warehouse, catalog=table.catalog or None, name=table.name)
 
 
 @contextmanager
@@ -182,8 +182,8 @@ def opened_archive(
             session.brokers, client_id="lakelog", timeout_s=session.timeout_s, keep_damaged=True
         ) as client,
     ):
-        place = find_table(session, client, topic, choice)
-        archive = open_places(client, {topic: place}).get(topic) if place else None
+        table = find_table(session, client, topic, choice)
+        archive = open_places(client, {topic: table}).get(topic) if table else None
         if archive is None:
             raise missing_table(topic, choice)
         yield client, archive

@@ -81,7 +81,9 @@ class _Rewindable(Consumer):
 
     def noting_places(self, poll: Callable[[], _Result]) -> _Result:
         """Note offset and leader epoch of each partition, then return the result of `poll`."""
-        self.places = {key: (each.offset, each.epoch) for key, each in self._positions.items()}
+        self.places = {
+            key: (position.offset, position.epoch) for key, position in self._positions.items()
+        }
         return poll()
 
     def rewind(self) -> None:

@@ -1,9 +1,8 @@
-"""The wait for brokers that may still be starting.
-
-Connections to the brokers of a cluster, its leaders and its coordinators.
+"""Connections to the brokers of a cluster, its leaders and its coordinators.
 
 A `Cluster` belongs to one thread. It retries until a time limit, but never a request that the
-broker may have executed although no answer came.
+broker may have executed although no answer came. `Startup` is the wait for brokers that may still
+be starting.
 """
 
 from __future__ import annotations
@@ -136,14 +135,14 @@ class Cluster(Closeable):
         Topics that the broker does not know are in the view's `errors`. Raises `UnreachableError`,
         or `ClientError` for an error of the whole request.
         """
-        wanted = None if topics is None else list(topics)
+        names = None if topics is None else list(topics)
         request = MetadataRequest(
-            topics=None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted],
+            topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=self._allow_auto_create,
         )
         response = self.ask_any(request, MetadataResponse)
         check(response.error_code)
-        self.view = self.view.after(response, complete=wanted is None)
+        self.view = self.view.after(response, complete=names is None)
         return self.view
 
     def topic(self, name: str) -> Topic:
@@ -173,9 +172,9 @@ class Cluster(Closeable):
         self._find_topic(topic)
         if self.view.leader(topic, partition) is None:
             self.refresh([topic])
-        known = self._find_topic(topic)
-        if not 0 <= partition < len(known.partitions):
-            raise PartitionNotFoundError(topic, partition, len(known.partitions))
+        topic_view = self._find_topic(topic)
+        if not 0 <= partition < len(topic_view.partitions):
+            raise PartitionNotFoundError(topic, partition, len(topic_view.partitions))
         broker = self.view.leader(topic, partition)
         if broker is None:
             raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
@@ -371,9 +370,9 @@ class Cluster(Closeable):
         request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         response = self.ask_any(request, FindCoordinatorResponse)
         if response.coordinators:
-            found = response.coordinators[0]
-            check(found.error_code, said=found.error_message)
-            broker = Broker(found.node_id, found.host, found.port)
+            coordinator = response.coordinators[0]
+            check(coordinator.error_code, said=coordinator.error_message)
+            broker = Broker(coordinator.node_id, coordinator.host, coordinator.port)
         else:
             check(response.error_code, said=response.error_message)
             broker = Broker(response.node_id, response.host, response.port)

@@ -133,7 +133,7 @@ def _read_committed(response: OffsetFetchResponse) -> dict[TopicPartition, Commi
     check(response.error_code)
     for group in response.groups:
         check(group.error_code, f"group {group.group_id!r}")
-    found: dict[TopicPartition, Committed] = {}
+    committed: dict[TopicPartition, Committed] = {}
     rows: list[tuple[str, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]]
     rows = [(topic.name, row) for topic in response.topics for row in topic.partitions]
     rows += [
@@ -145,7 +145,7 @@ def _read_committed(response: OffsetFetchResponse) -> dict[TopicPartition, Commi
     for name, row in rows:
         check(row.error_code, f"committed offset of {name}-{row.partition_index}")
         if row.committed_offset >= 0:
-            found[name, row.partition_index] = Committed(
+            committed[name, row.partition_index] = Committed(
                 row.committed_offset, row.metadata or "", row.committed_leader_epoch
             )
-    return found
+    return committed

@@ -195,8 +195,8 @@ class PartitionNotFoundError(_FinalError):
     """The topic has fewer partitions."""
 
     def __init__(self, topic: str, partition: int, count: int) -> None:
-        known = "only partition 0" if count == 1 else f"partitions 0 to {count - 1}"
-        message = f"topic {topic!r} has {known}, not {partition}"
+        partitions = "only partition 0" if count == 1 else f"partitions 0 to {count - 1}"
+        message = f"topic {topic!r} has {partitions}, not {partition}"
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
@@ -240,9 +240,9 @@ class LogTruncatedError(_FinalError):
     """
 
     def __init__(self, topic: str, partition: int, offset: int, diverged_at: int) -> None:
-        place = f"at offset {diverged_at}" if diverged_at >= 0 else "somewhere"
+        where = f"at offset {diverged_at}" if diverged_at >= 0 else "somewhere"
         message = (
-            f"the log of {topic}-{partition} was cut {place}, below offset {offset}, up to which "
+            f"the log of {topic}-{partition} was cut {where}, below offset {offset}, up to which "
             "it was read: the records from there on were lost or replaced"
         )
         hint = "Seek, or set auto_offset_reset to earliest or latest."

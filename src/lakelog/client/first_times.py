@@ -31,9 +31,9 @@ def first_times(
     """
     times: dict[TopicPartition, int] = {}
     for key, offset in offsets.items():
-        found = _first_time(cluster, key, offset)
-        if found is not None:
-            times[key] = found
+        timestamp = _first_time(cluster, key, offset)
+        if timestamp is not None:
+            times[key] = timestamp
     return times
 
 

@@ -43,29 +43,29 @@ def ask_leaders(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],
     ask: AskLeader[T],
-    found: dict[TopicPartition, T] | None = None,
+    answers: dict[TopicPartition, T] | None = None,
 ) -> dict[TopicPartition, T]:
     """Return the answer for each of `partitions`; follow changes of leaders.
 
-    found: gets the answers, and keeps them when the call fails.
+    answers: gets the answers, and keeps them when the call fails.
 
     The request must be safe to repeat. Raises `TopicNotFoundError`, `PartitionNotFoundError`, and
     the last `ClientError` after the cluster's time limit.
     """
-    wanted = list(partitions)
-    found = {} if found is None else found
+    keys = list(partitions)
+    answers = {} if answers is None else answers
 
     def work() -> dict[TopicPartition, T]:
-        missing = [key for key in wanted if key not in found]
+        missing = [key for key in keys if key not in answers]
         try:
-            ask_leaders_once(cluster, missing, ask, found)
+            ask_leaders_once(cluster, missing, ask, answers)
         except Exception as error:
             # The error may come from a former leader.
             cluster.refresh({topic for topic, _ in missing})
             if isinstance(error, ConnectionLostError):
                 raise UnreachableError.after(error) from error
             raise
-        return found
+        return answers
 
     return cluster.retrying(work)
 
@@ -74,9 +74,9 @@ def ask_leaders_once(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],
     ask: AskLeader[T],
-    found: dict[TopicPartition, T],
+    answers: dict[TopicPartition, T],
 ) -> None:
-    """Add the answers of all leaders of `partitions` to `found`.
+    """Add the answers of all leaders of `partitions` to `answers`.
 
     A partition without a leader, or a failure at one leader, does not prevent the answers of
     others. Raises the first `ClientError` after all leaders were asked.
@@ -90,7 +90,7 @@ def ask_leaders_once(
             failure = failure or error
     for node, keys in nodes.items():
         try:
-            ask(node, keys, found)
+            ask(node, keys, answers)
         except ClientError as error:
             failure = failure or error
     if failure is not None:
@@ -132,18 +132,18 @@ class OffsetAt:
 
 
 def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, OffsetAt]:
     """Return the first offset at or after each timestamp.
 
-    wanted: milliseconds since the epoch, or a constant of this module. The call follows changes of
-    leaders. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
+    timestamps: milliseconds since the epoch, or a constant of this module. The call follows changes
+    of leaders. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
     """
-    return _list_into({}, cluster, wanted, read_committed=read_committed)
+    return _list_into({}, cluster, timestamps, read_committed=read_committed)
 
 
 def known_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int]
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAt]:
     """Return what `list_offsets` returns, without the partitions whose offsets are unknown now.
 
@@ -151,33 +151,33 @@ def known_offsets(
     present followers have answered a new leader, for example. Such a partition is asked for again
     for two seconds. Raises errors that are not retriable as `list_offsets` does.
     """
-    found: dict[TopicPartition, OffsetAt] = {}
+    offsets: dict[TopicPartition, OffsetAt] = {}
     with cluster.hurrying(_KNOWN_WITHIN_S):
         try:
-            _list_into(found, cluster, wanted, read_committed=False)
+            _list_into(offsets, cluster, timestamps, read_committed=False)
         except ClientError as error:
             if not error.retriable:
                 raise
-    return found
+    return offsets
 
 
 def _list_into(
-    found: dict[TopicPartition, OffsetAt],
+    offsets: dict[TopicPartition, OffsetAt],
     cluster: Cluster,
-    wanted: Mapping[TopicPartition, int],
+    timestamps: Mapping[TopicPartition, int],
     *,
     read_committed: bool,
 ) -> dict[TopicPartition, OffsetAt]:
-    """Return `found` with the offsets; it keeps other offsets when the call fails."""
+    """Add the offsets to `offsets` and return it; it keeps other offsets when the call fails."""
 
     def ask(
-        node: int, keys: Sequence[TopicPartition], found: dict[TopicPartition, OffsetAt]
+        node: int, keys: Sequence[TopicPartition], answers: dict[TopicPartition, OffsetAt]
     ) -> None:
-        times = {key: wanted[key] for key in keys}
+        times = {key: timestamps[key] for key in keys}
         request = _request(times, int(read_committed), int(cluster.request_timeout_s * 1000))
-        _collect(cluster.ask(node, request, ListOffsetsResponse), found)
+        _collect(cluster.ask(node, request, ListOffsetsResponse), answers)
 
-    return ask_leaders(cluster, wanted, ask, found)
+    return ask_leaders(cluster, timestamps, ask, offsets)
 
 
 def _request(
@@ -195,7 +195,7 @@ def _request(
     )
 
 
-def _collect(response: ListOffsetsResponse, found: dict[TopicPartition, OffsetAt]) -> None:
+def _collect(response: ListOffsetsResponse, offsets: dict[TopicPartition, OffsetAt]) -> None:
     failed = 0
     where = ""
     for topic in response.topics:
@@ -204,7 +204,7 @@ def _collect(response: ListOffsetsResponse, found: dict[TopicPartition, OffsetAt
                 failed, where = row.error_code, f"{topic.name}-{row.partition_index}"
                 continue
             offset = OffsetAt(row.offset, row.timestamp, row.leader_epoch)
-            found[topic.name, row.partition_index] = offset
+            offsets[topic.name, row.partition_index] = offset
     check(failed, where)
 
 
@@ -240,20 +240,20 @@ def epoch_ends_at_once(
     An offline partition does not delay the others. Raises nothing for an error of a broker: the
     second result has it.
     """
-    found: dict[TopicPartition, EpochEnd] = {}
+    ends: dict[TopicPartition, EpochEnd] = {}
     try:
-        ask_leaders_once(cluster, epochs, _asking(cluster, epochs), found)
+        ask_leaders_once(cluster, epochs, _asking(cluster, epochs), ends)
     except ClientError as error:
-        return found, error
-    return found, None
+        return ends, error
+    return ends, None
 
 
 def _asking(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> AskLeader[EpochEnd]:
     def ask(
-        node: int, keys: Sequence[TopicPartition], found: dict[TopicPartition, EpochEnd]
+        node: int, keys: Sequence[TopicPartition], ends: dict[TopicPartition, EpochEnd]
     ) -> None:
         request = _epochs_request(cluster, {key: epochs[key] for key in keys})
-        _collect_ends(cluster.ask(node, request, OffsetForLeaderEpochResponse), found)
+        _collect_ends(cluster.ask(node, request, OffsetForLeaderEpochResponse), ends)
 
     return ask
 
@@ -264,18 +264,18 @@ def _epochs_request(
     """Return the request, with the known leader epochs so that a former leader rejects it."""
     topics: dict[str, OffsetForLeaderTopic] = {}
     for (topic, partition), epoch in epochs.items():
-        known = cluster.view.topics[topic].partitions[partition]
+        current = cluster.view.topics[topic].partitions[partition]
         row = topics.setdefault(topic, OffsetForLeaderTopic(topic=topic))
         row.partitions.append(
             OffsetForLeaderPartition(
-                partition=partition, current_leader_epoch=known.leader_epoch, leader_epoch=epoch
+                partition=partition, current_leader_epoch=current.leader_epoch, leader_epoch=epoch
             )
         )
     return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
 
 
 def _collect_ends(
-    response: OffsetForLeaderEpochResponse, found: dict[TopicPartition, EpochEnd]
+    response: OffsetForLeaderEpochResponse, ends: dict[TopicPartition, EpochEnd]
 ) -> None:
     failed = 0
     where = ""
@@ -286,5 +286,5 @@ def _collect_ends(
                 # ones.
                 failed, where = row.error_code, f"{topic.topic}-{row.partition}"
                 continue
-            found[topic.topic, row.partition] = EpochEnd(row.leader_epoch, row.end_offset)
+            ends[topic.topic, row.partition] = EpochEnd(row.leader_epoch, row.end_offset)
     check(failed, where)

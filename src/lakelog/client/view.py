@@ -74,10 +74,10 @@ class ClusterView:
 
         The partition may be unknown or without a leader at present.
         """
-        known = self.topics.get(topic)
-        if known is None or not 0 <= partition < len(known.partitions):
+        topic_view = self.topics.get(topic)
+        if topic_view is None or not 0 <= partition < len(topic_view.partitions):
             return None
-        return self.brokers.get(known.partitions[partition].leader)
+        return self.brokers.get(topic_view.partitions[partition].leader)
 
     def after(self, response: MetadataResponse, *, complete: bool) -> ClusterView:
         """Return this view updated by `response`. complete: the response describes all topics."""

@@ -218,9 +218,9 @@ def _private_folder() -> Path:
     """
     folder = Path(tempfile.gettempdir()) / f"lakelog-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    is_private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) & 0o022 == 0
-    if found.st_uid != os.getuid() or not is_private:
+    status = folder.lstat()
+    is_private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) & 0o022 == 0
+    if status.st_uid != os.getuid() or not is_private:
         raise PermissionError(f"{folder} belongs to another user, or others can write it")
     return folder
 

@@ -94,7 +94,7 @@ class ShardHost(Generic[S]):
         A partition that is about to be loaded, or whose log cannot be read, is not hosted.
         """
         hosted = map(self._hosted.get, self._logs.led())
-        return all(each is not None and each.active for each in hosted)
+        return all(partition is not None and partition.active for partition in hosted)
 
     def active_shards(self) -> list[S]:
         """Return the shards that have been replayed to their end."""
@@ -209,6 +209,9 @@ class ShardHost(Generic[S]):
             await replay_log(
                 log, self._tasks, self._topic, partition, shard, lambda: hosted.dropped
             )
+            if hosted.dropped:
+                return
+            hosted.begin()
         except UNREADABLE:
             if hosted.dropped:
                 return
@@ -219,10 +222,7 @@ class ShardHost(Generic[S]):
                 self._drop(hosted, ErrorCode.NOT_COORDINATOR)
                 self._reloads.survive(partition, leader_epoch, bug)
             return
-        if hosted.dropped:
-            return
         self._reloads.cancel(partition)
-        hosted.begin()
 
     def unload(self, partition: int) -> None:
         """Stop at once, and answer all waiting requests `NOT_COORDINATOR`."""

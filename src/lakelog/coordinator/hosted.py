@@ -4,8 +4,8 @@ A partition has at most one append in flight. Decisions made meanwhile wait and 
 batch, so a thousand commits need one append. Records are replayed, and replies sent, in the order
 of the decisions.
 
-A rejected append is reported to the decision's `failed` callback. A record that cannot be encoded
-fails before it is queued, so it does not block other decisions.
+A rejected append is reported to the shard, to the request, and to the decision's `failed` callback.
+A record that cannot be encoded fails before it is queued, so it does not block other decisions.
 
 No other part of a coordinator waits, except for loading; this one does through `Tasks`.
 """
@@ -105,7 +105,7 @@ class Hosted(Generic[S]):
 
     __slots__ = (
         "_is_writing",
-        "_place",
+        "_log_fields",
         "_timer",
         "_timer_ms",
         "_writing",
@@ -127,7 +127,7 @@ class Hosted(Generic[S]):
         self.log = log
         self.shard = shard
         self._writing = writing
-        self._place: dict[str, Any] = {"topic": writing.topic, "partition": partition}
+        self._log_fields: dict[str, Any] = {"topic": writing.topic, "partition": partition}
         """Fields of all log lines."""
         self.active = False
         """Whether the log has been replayed to its end, so that requests are decided."""
@@ -209,7 +209,7 @@ class Hosted(Generic[S]):
                 self._writing.topic,
                 self.partition,
                 error,
-                extra=event("coordinator_record_refused", **self._place),
+                extra=event("coordinator_record_refused", **self._log_fields),
             )
             self._fail([Queued(result, request, [])], ErrorCode.UNKNOWN_SERVER_ERROR)
             return
@@ -234,7 +234,7 @@ class Hosted(Generic[S]):
                         "%s-%d: unexpected error while writing decisions",
                         self._writing.topic,
                         self.partition,
-                        extra=event("coordinator_failed", **self._place),
+                        extra=event("coordinator_failed", **self._log_fields),
                     )
                     self._not_committed(batch, ErrorCode.UNKNOWN_SERVER_ERROR)
         finally:
@@ -316,7 +316,7 @@ class Hosted(Generic[S]):
                 self._writing.topic,
                 self.partition,
                 error,
-                extra=event("coordinator_append_failed", **self._place),
+                extra=event("coordinator_append_failed", **self._log_fields),
             )
             self._not_committed(batch, code)
             return False

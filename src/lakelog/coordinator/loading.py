@@ -22,6 +22,11 @@ from lakelog.records.record import decode_records
 from lakelog.runtime.api import Tasks, Timer
 from lakelog.wire.errors import WireError
 
+logger = logging.getLogger(__name__)
+
+UNREADABLE = (KafkaError, OSError, CorruptRecord, WireError)
+"""Errors that loading a partition raises if the log cannot be read."""
+_RETRY_S = 1.0
 _BATCH_BYTES_MAX = 64 << 20
 """Largest size that one batch may have when it is decompressed."""
 _ABORT, _COMMIT = b"\x00\x00", b"\x00\x01"
@@ -84,13 +89,6 @@ async def _yield_to_loop(tasks: Tasks) -> None:
     await turn
 
 
-logger = logging.getLogger(__name__)
-
-UNREADABLE = (KafkaError, OSError, CorruptRecord, WireError)
-"""Errors that loading a partition raises if the log cannot be read."""
-_RETRY_S = 1.0
-
-
 class Reloads:
     """Reloads of the partitions of one internal topic.
 
@@ -127,6 +125,8 @@ class Reloads:
         self._retry_later(partition, leader_epoch)
 
     def _retry_later(self, partition: int, leader_epoch: int) -> None:
+        # A load that was not a retry may have failed, while the next retry waits.
+        self.cancel(partition)
         timer = self._tasks.call_later(_RETRY_S, self.begin, partition, leader_epoch)
         self._failed[partition] = timer
 

@@ -1,9 +1,10 @@
 """A coordinator's shard: the state of one partition of an internal topic.
 
-A handler reads the state and returns a `Result`: the records that make its decision durable, and
-one callback each for their commit and their failure. A handler does not change durable state. Only
-`replay` does, and it runs when the records are committed. So all durable state of a shard is in the
-log, a failed append needs no undo, and replaying the log from its start builds the same shard.
+A handler reads the state and returns a `Result`: the records that make its decision durable, the
+reply to its request, and callbacks for their commit and their failure. A handler does not change
+durable state. Only `replay` does, and it runs when the records are committed. So all durable state
+of a shard is in the log, a failed append needs no undo, and replaying the log from its start builds
+the same shard.
 
 A handler may change soft state (members that wait for a rebalance, sessions, timers) at once. Soft
 state is lost with the shard.

@@ -150,8 +150,10 @@ class Dialogue:
         except WireError as error:
             raise InvalidResponseError(f"{api.name} v{version}: {error}") from error
         if correlation_id != pending.correlation_id:
-            wanted = pending.correlation_id
-            raise InvalidResponseError(f"{api.name}: response {correlation_id} instead of {wanted}")
+            expected = pending.correlation_id
+            raise InvalidResponseError(
+                f"{api.name}: response {correlation_id} instead of {expected}"
+            )
         result: Any = message
         assert isinstance(result, Message)
         return result

@@ -64,7 +64,7 @@ class ResponseFrames:
         It grows fourfold when it is full: growing copies at most a third of a response.
         """
         if self._end == len(self._view):
-            self._move(max(self._size, min(4 * (self._end - self._start), self._wanted())))
+            self._move(max(self._size, min(4 * (self._end - self._start), self._frame_size())))
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -93,7 +93,7 @@ class ResponseFrames:
             self._start = self._end = 0
         return copy
 
-    def _wanted(self) -> int:
+    def _frame_size(self) -> int:
         """Return the size in bytes of the frame being received."""
         head = self._view[self._start : self._start + FRAME_SIZE_BYTES]
         if len(head) < FRAME_SIZE_BYTES:

@@ -59,8 +59,8 @@ def effective_broker_config(
     Raises `ConfigError` for stored values that cannot be used together.
     """
     return static.with_dynamic(
-        _known(image.configs(ResourceType.BROKER, "")),
-        _known(image.configs(ResourceType.BROKER, str(broker_id))),
+        _with_known_keys(image.configs(ResourceType.BROKER, "")),
+        _with_known_keys(image.configs(ResourceType.BROKER, str(broker_id))),
     )
 
 
@@ -71,8 +71,8 @@ def effective_log_config(image: MetadataImage, topic: str, broker: BrokerConfig)
     version of lakelog rejects.
     """
     own = image.configs(ResourceType.TOPIC, topic)
-    known = {key: value for key, value in own.items() if key in TOPIC_CONFIGS}
-    return LogConfig.from_values(known, broker)
+    values = {key: value for key, value in own.items() if key in TOPIC_CONFIGS}
+    return LogConfig.from_values(values, broker)
 
 
 def describe_topic(
@@ -139,7 +139,7 @@ def describe_broker_defaults(
     ]
 
 
-def _known(values: Mapping[str, str]) -> dict[str, str]:
+def _with_known_keys(values: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in values.items() if key in BROKER_CONFIGS}
 
 
@@ -200,20 +200,20 @@ def _broker_synonyms(names: Iterable[Synonym], broker: BrokerConfig) -> list[Syn
         (broker.static, ConfigSource.STATIC_BROKER),
     )
     names = list(names)
-    found = [
+    synonyms = [
         SynonymValue(item.name, values[item.name], source)
         for values, source in layers
         for item in names
         if item.name in values
     ]
     defaults = [(item.name, BROKER_CONFIGS[item.name].default) for item in names]
-    if found or (defaults and defaults[0][1] is not None):
-        found += [
+    if synonyms or (defaults and defaults[0][1] is not None):
+        synonyms += [
             SynonymValue(name, value, ConfigSource.DEFAULT)
             for name, value in defaults
             if value is not None
         ]
-    return found
+    return synonyms
 
 
 def _family(name: str) -> tuple[Synonym, ...]:

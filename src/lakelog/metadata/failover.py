@@ -80,8 +80,8 @@ class PartitionImage(NamedTuple):
         eligible = {*self.isr, *self.elr}
         return self._replace(
             isr=isr,
-            elr=tuple(each for each in self.replicas if each in eligible and each not in isr),
-            last_known_elr=tuple(each for each in self.last_known_elr if each not in isr),
+            elr=tuple(id_ for id_ in self.replicas if id_ in eligible and id_ not in isr),
+            last_known_elr=tuple(id_ for id_ in self.last_known_elr if id_ not in isr),
         )
 
 
@@ -211,7 +211,7 @@ def elected_uncleanly(partition: PartitionImage, fenced: Container[int]) -> Part
     """
     assert partition.leader == NO_LEADER
     # The latest failure first: that replica had the most committed records.
-    last_known = (each for each in reversed(partition.last_known_elr) if each not in fenced)
+    last_known = (id_ for id_ in reversed(partition.last_known_elr) if id_ not in fenced)
     leader = next(last_known, _first(partition, partition.replicas, fenced))
     return partition if leader == NO_LEADER else led_uncleanly(partition, leader)
 
@@ -309,7 +309,7 @@ def _eligible(partition: PartitionImage, fenced: Container[int]) -> int:
 
 def _first(partition: PartitionImage, candidates: tuple[int, ...], fenced: Container[int]) -> int:
     """Return the first replica in the order of preference that can lead, or -1."""
-    able = (each for each in partition.replicas if each in candidates and each not in fenced)
+    able = (id_ for id_ in partition.replicas if id_ in candidates and id_ not in fenced)
     return next(able, NO_LEADER)
 
 
@@ -317,6 +317,6 @@ def _without_last_known(partition: PartitionImage, broker_id: int) -> PartitionI
     if broker_id not in partition.last_known_elr:
         return partition
     return partition._replace(
-        last_known_elr=tuple(each for each in partition.last_known_elr if each != broker_id),
+        last_known_elr=tuple(id_ for id_ in partition.last_known_elr if id_ != broker_id),
         partition_epoch=partition.partition_epoch + 1,
     )

@@ -66,9 +66,9 @@ INITIAL: Mapping[str, int] = MappingProxyType(
 
 def unsupported(finalized: Mapping[str, int], supported: tuple[SupportedLevels, ...]) -> list[str]:
     """Return texts about the finalized levels that a broker does not support."""
-    ranges = {each.name: each for each in supported or UNDECLARED}
+    ranges = {feature.name: feature for feature in supported or UNDECLARED}
     return [
-        f"{name}={level}" + (f" (supported: {found.lowest} to {found.highest})" if found else "")
+        f"{name}={level}" + (f" (supported: {levels.lowest} to {levels.highest})" if levels else "")
         for name, level in sorted(finalized.items())
-        if (found := ranges.get(name)) is None or not found.lowest <= level <= found.highest
+        if (levels := ranges.get(name)) is None or not levels.lowest <= level <= levels.highest
     ]

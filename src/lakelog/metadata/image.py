@@ -105,7 +105,7 @@ class BrokerImage(NamedTuple):
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """Return the endpoint of this listener, else the first, else None."""
-        named = (each for each in self.endpoints if each.name == listener_name)
+        named = (endpoint for endpoint in self.endpoints if endpoint.name == listener_name)
         return next(named, self.endpoints[0] if self.endpoints else None)
 
 
@@ -188,8 +188,8 @@ class MetadataImage(NamedTuple):
 
     def partition(self, topic: str | bytes, index: int) -> PartitionImage | None:
         """Return a partition by its topic's name or id, and its index, or `None`."""
-        found = self.topic(topic) if isinstance(topic, str) else self.topic_by_id(topic)
-        return None if found is None else found.partition(index)
+        topic_image = self.topic(topic) if isinstance(topic, str) else self.topic_by_id(topic)
+        return None if topic_image is None else topic_image.partition(index)
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
         """Return the settings of this resource itself, without inherited ones.
@@ -235,12 +235,12 @@ class MetadataImage(NamedTuple):
             for _, b in sorted(self.brokers.items())
             if b.is_read_only
         ]
-        records += [BrokerUnregistered(*each) for each in sorted(self.unregistered.items())]
+        records += [BrokerUnregistered(*entry) for entry in sorted(self.unregistered.items())]
         if self.next_producer_id:
             records.append(ProducerIdBlock(self.producer_id_owner, self.next_producer_id))
         if self.forgotten_epochs_end:
             records.append(ForgottenEpochs(self.forgotten_epochs_end))
-        records += [FeatureRecord(*each) for each in sorted(self.features.items())]
+        records += [FeatureRecord(*feature) for feature in sorted(self.features.items())]
         for name in sorted(self.topic_ids):
             topic = self.topics_by_id[self.topic_ids[name]]
             records.append(TopicRecord(name, topic.topic_id))
@@ -360,9 +360,9 @@ def _apply_cluster(draft: _Draft, record: ClusterRecord) -> None:
 
 
 def _apply_broker(draft: _Draft, record: BrokerRecord) -> None:
-    known = draft.brokers.get(record.broker_id)
-    broker = BrokerImage(*record, is_fenced=known is not None and known.is_fenced)
-    last = draft.unregistered.get(record.broker_id, 0) if known is None else known.epoch
+    former = draft.brokers.get(record.broker_id)
+    broker = BrokerImage(*record, is_fenced=former is not None and former.is_fenced)
+    last = draft.unregistered.get(record.broker_id, 0) if former is None else former.epoch
     assert record.epoch > last, "a broker's epoch rises at each start"
     draft.brokers = draft.brokers.insert(record.broker_id, broker)
     draft.unregistered = draft.unregistered.discard(record.broker_id)
@@ -432,8 +432,8 @@ def _apply_writable(draft: _Draft, record: BrokerWritable) -> None:
 
 def _apply_unregistered(draft: _Draft, record: BrokerUnregistered) -> None:
     """Remove a fenced broker, which leads nothing. A snapshot names brokers removed before it."""
-    known = draft.brokers.get(record.broker_id)
-    if known is not None and (known.epoch != record.epoch or not known.is_fenced):
+    broker = draft.brokers.get(record.broker_id)
+    if broker is not None and (broker.epoch != record.epoch or not broker.is_fenced):
         raise MetadataCorrupt(f"broker {record.broker_id} is unregistered but not fenced")
     draft.brokers = draft.brokers.discard(record.broker_id)
     draft.unregistered = draft.unregistered.insert(record.broker_id, record.epoch)
@@ -473,11 +473,11 @@ def _fenced(draft: _Draft) -> frozenset[int]:
 
 
 def _read_only(brokers: Mapping[int, BrokerImage]) -> frozenset[int]:
-    return frozenset(node_id for node_id, each in brokers.items() if each.is_read_only)
+    return frozenset(node_id for node_id, broker in brokers.items() if broker.is_read_only)
 
 
 def _unable(brokers: Mapping[int, BrokerImage], unregistered: Mapping[int, int]) -> frozenset[int]:
-    return frozenset(node_id for node_id, each in brokers.items() if each.is_fenced).union(
+    return frozenset(node_id for node_id, broker in brokers.items() if broker.is_fenced).union(
         unregistered
     )
 

@@ -100,7 +100,7 @@ class _Joining(NamedTuple):
     """A subscriber that knows an older image."""
 
     subscriber: Subscriber
-    known: MetadataImage
+    image: MetadataImage
     done: Any
 
 
@@ -249,14 +249,14 @@ class MetadataLog:
         """Call `subscriber` for each later entry, in the order of subscription."""
         self._subscribers.append(subscriber)
 
-    async def subscribe_since(self, known: MetadataImage, subscriber: Subscriber) -> None:
+    async def subscribe_since(self, image: MetadataImage, subscriber: Subscriber) -> None:
         """Have `subscriber` follow the difference to the image that it knows, then subscribe it.
 
         Raises its errors.
         """
         if self._failure is not None:
             raise _as_kafka_error(self._failure)
-        joining = _Joining(subscriber, known, self._tasks.future())
+        joining = _Joining(subscriber, image, self._tasks.future())
         self._joining.append(joining)
         self._wake()
         await joining.done
@@ -362,9 +362,9 @@ class MetadataLog:
     async def _join(self, joining: _Joining) -> None:
         """Only the worker publishes, so no image is published meanwhile."""
         try:
-            if self.image is not joining.known:
-                await joining.subscriber.prepare(joining.known, self.image, ())
-                await joining.subscriber.follow(joining.known, self.image, ())
+            if self.image is not joining.image:
+                await joining.subscriber.prepare(joining.image, self.image, ())
+                await joining.subscriber.follow(joining.image, self.image, ())
         except Exception as error:  # noqa: BLE001 - the caller of `subscribe_since` gets it
             joining.done.set_exception(error)
             return

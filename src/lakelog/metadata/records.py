@@ -268,11 +268,11 @@ def _load_ints(value: list[Any]) -> object:
 
 
 def _dump_uuids(value: tuple[bytes, ...]) -> object:
-    return [encode_uuid(each) for each in value]
+    return [encode_uuid(uuid) for uuid in value]
 
 
 def _load_uuids(value: list[Any]) -> object:
-    return tuple([decode_uuid(each) for each in value])
+    return tuple([decode_uuid(uuid) for uuid in value])
 
 
 def _dump_endpoints(endpoints: tuple[Endpoint, ...]) -> object:
@@ -353,8 +353,8 @@ _FORMS: tuple[_Form, ...] = (
 )
 _FORM_OF_NAME = {(form.name, form.version): form for form in _FORMS}
 _FORMS_OF_CLASS: dict[object, list[_Form]] = {}
-for _each in _FORMS:
-    _FORMS_OF_CLASS.setdefault(_each.record, []).append(_each)
+for _record_form in _FORMS:
+    _FORMS_OF_CLASS.setdefault(_record_form.record, []).append(_record_form)
 _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

@@ -42,9 +42,9 @@ class Durations:
         del self._fresh[: len(fresh)]
         fresh.sort()
         before = 0
-        for place, bound in enumerate(self.bounds):
+        for bucket, bound in enumerate(self.bounds):
             end = bisect_right(fresh, bound)
-            self._buckets[place] += end - before
+            self._buckets[bucket] += end - before
             before = end
         self._buckets[-1] += len(fresh) - before
         self.count += len(fresh)

@@ -58,8 +58,8 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 def decode_versioned(kind: type[M], buffer: Buffer) -> M:
     """Return the content of a blob. Raises `WireError` for malformed bytes."""
-    known = min(version_of(buffer), kind.__versions__.highest)
-    message, _ = decode_prefix(kind, buffer, known, _VERSION.size)
+    version = min(version_of(buffer), kind.__versions__.highest)
+    message, _ = decode_prefix(kind, buffer, version, _VERSION.size)
     return message
 
 

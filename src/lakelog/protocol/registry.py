@@ -14,7 +14,7 @@ from lakelog.protocol.api import Api
 
 def _declared() -> dict[int, Api]:
     """Return the `API` of each module that has one."""
-    names = (f"{protocol.__name__}.{found.name}" for found in iter_modules(protocol.__path__))
+    names = (f"{protocol.__name__}.{module.name}" for module in iter_modules(protocol.__path__))
     declared = (getattr(import_module(name), "API", None) for name in names)
     apis = sorted((api for api in declared if api is not None), key=lambda api: api.key)
     by_key = {api.key: api for api in apis}

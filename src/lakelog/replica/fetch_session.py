@@ -118,7 +118,7 @@ class FetchSession:
         """Return the partitions that a request has to read."""
         if self.news is None:
             return list(self.targets.values())
-        return [self.targets[place] for place in self.news.due()]
+        return [self.targets[key] for key in self.news.due()]
 
     def note_change(self, target: FetchTarget) -> None:
         """Note that the client has added or changed a partition."""
@@ -414,10 +414,10 @@ def _requested(request: FetchRequest, uses_topic_ids: bool) -> list[FetchTarget]
     return targets
 
 
-def _change(session: FetchSession, wanted: list[FetchTarget]) -> list[FetchTarget]:
-    """Add or change the `wanted` partitions of a session; return the added ones."""
+def _change(session: FetchSession, entries: list[FetchTarget]) -> list[FetchTarget]:
+    """Add or change partitions of a session; return the added ones."""
     fresh = []
-    for entry in wanted:
+    for entry in entries:
         target = session.targets.get((entry.topic, entry.partition))
         if target is None:
             session.add(entry)

@@ -118,8 +118,8 @@ class Followers:
 
     def keep(self, replicas: Iterable[int], now_ms: int) -> None:
         """Follow a change of the assigned replicas within a reign."""
-        known = self._by_id
-        self._by_id = {node_id: known.get(node_id) or Follower(now_ms) for node_id in replicas}
+        former = self._by_id
+        self._by_id = {node_id: former.get(node_id) or Follower(now_ms) for node_id in replicas}
 
     def get(self, node_id: int) -> Follower | None:
         """Return the follower, or `None` for a broker that is not assigned."""
@@ -134,7 +134,7 @@ class Followers:
 
         live: node ids of the live brokers.
         """
-        starts = (each.log_start_offset for id_, each in self._by_id.items() if id_ in live)
+        starts = (follower.log_start_offset for id_, follower in self._by_id.items() if id_ in live)
         return min(starts, default=None)
 
     def lagging(

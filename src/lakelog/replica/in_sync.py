@@ -74,9 +74,9 @@ def wanted_isr(
     """
     role, end = partition.role, partition.log.log_end_offset
     assert role.is_leader
-    members = [each for each in role.isr if each != node_id]
+    members = [member for member in role.isr if member != node_id]
     lagging = partition.followers.lagging(members, end, now_ms, lag_ms)
-    unreached = [each for each in members if each in silent]
+    unreached = [member for member in members if member in silent]
     lagging += partition.followers.lagging(unreached, end, now_ms, min(lag_ms, silent_lag_ms))
     if mute_ms is not None and (mute := partition.followers.mute(members, end, now_ms, mute_ms)):
         remaining = 1 + len(set(members).difference(mute, lagging))
@@ -85,10 +85,10 @@ def wanted_isr(
         if remaining >= max(2, partition.log.config.min_insync_replicas):
             lagging += mute
     # The leader stays in its own ISR, even alone: it has every record by definition.
-    isr = tuple(each for each in role.isr if each not in lagging)
+    isr = tuple(member for member in role.isr if member not in lagging)
     # In the order of the assignment, so that equal decisions give equal requests.
-    others = (each for each in role.followers if each not in role.isr)
-    return isr + tuple(each for each in others if _has_caught_up(partition, each, broker_epochs))
+    others = (follower for follower in role.followers if follower not in role.isr)
+    return isr + tuple(other for other in others if _has_caught_up(partition, other, broker_epochs))
 
 
 def is_quiet(partition: Partition, broker_epochs: Container[int]) -> bool:

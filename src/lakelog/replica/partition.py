@@ -709,14 +709,14 @@ class Partition:
         if end is None:
             end = self.watermark.offset
         try:
-            found = self.log.read(
+            log_slice = self.log.read(
                 offset, max_bytes, end_offset=end, min_one=min_one, may_wait=False
             )
-            if type(found) is UncheckedSlice:
-                raise NotReady(begin_check(found, self.log.leader_epochs))
+            if type(log_slice) is UncheckedSlice:
+                raise NotReady(begin_check(log_slice, self.log.leader_epochs))
         except (OSError, CorruptLog) as error:
             raise self._availability.reading_error(error) from error
-        return found
+        return log_slice
 
     def read_committed(
         self, offset: int, max_bytes: int, *, min_one: bool
@@ -729,32 +729,32 @@ class Partition:
         if log.producers.first_unstable_offset < 0 and not log.segments.has_aborted:
             return self.read(offset, max_bytes, min_one=min_one), []
         end = self.last_stable_offset
-        found = self.read(offset, max_bytes, min_one=min_one, end=end)
-        if found is None:
+        log_slice = self.read(offset, max_bytes, min_one=min_one, end=end)
+        if log_slice is None:
             return None, []
         try:
-            return found, log.aborted_transactions(offset, found, may_wait=False)
+            return log_slice, log.aborted_transactions(offset, log_slice, may_wait=False)
         except NotReady:
-            found.release()
+            log_slice.release()
             raise
         except (OSError, CorruptLog) as error:
-            found.release()
+            log_slice.release()
             raise self._availability.reading_error(error) from error
 
     def at_time(self, timestamp_ms: int | None) -> Search:
         """Search the first record at or after a time, milliseconds since the epoch.
 
         `None` searches the first record with the greatest timestamp (KIP-734). The search is a
-        generator, which `SlowBatches.found` runs step by step. It returns `None` if there is no
+        generator, which `SlowBatches.find` runs step by step. It returns `None` if there is no
         such record below the high watermark. Its steps raise `KafkaError` as `read`.
         """
         self.check_leader()
         log = self.log
         try:
-            found = yield from log.search_time(timestamp_ms)
+            record = yield from log.search_time(timestamp_ms)
         except (OSError, CorruptLog) as error:
             raise self._availability.reading_error(error) from error
-        return found if found is not None and found.offset < self.watermark.offset else None
+        return record if record is not None and record.offset < self.watermark.offset else None
 
     def delete_records(self, before: int, *, force: bool = False) -> int:
         """Advance the log start offset to `before` and return it; it never falls (KIP-107).
@@ -839,8 +839,8 @@ class Partition:
     def replica_lag(self) -> int:
         """The number of records that the most distant follower of this leader lacks."""
         end, start = self.log.log_end_offset, self.log.log_start_offset
-        known = (self.followers.get(node_id) for node_id in self.role.followers)
-        ends = (max(each.end_offset, start) for each in known if each is not None)
+        followers = (self.followers.get(node_id) for node_id in self.role.followers)
+        ends = (max(follower.end_offset, start) for follower in followers if follower is not None)
         return end - min(ends, default=end)
 
     def check_min_insync(self, batch: Buffer = b"") -> None:

@@ -37,7 +37,7 @@ class Partitions:
         self._offline: dict[tuple[str | bytes, int], str] = {}
         self._failed: set[tuple[bytes, int]] = set()
         """Keys of partitions that have gone offline."""
-        self._known: Counter[bytes] = Counter()
+        self._counts: Counter[bytes] = Counter()
         """Number of partitions, offline ones included, of each topic id."""
 
     def __iter__(self) -> Iterator[Partition]:
@@ -69,14 +69,14 @@ class Partitions:
         role = self._elsewhere(topic, index)
         if role is not None:
             raise NotLeaderError(role.leader_id, role.leader_epoch)
-        if isinstance(topic, str) or self._known[topic]:
+        if isinstance(topic, str) or self._counts[topic]:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
 
     def add(self, partition: Partition) -> None:
         """Add a partition; it replaces an earlier one of the same topic id and index."""
         key = partition.topic_id, partition.index
-        self._known[partition.topic_id] += key not in self._by_key
+        self._counts[partition.topic_id] += key not in self._by_key
         replaced = self._by_key.get(key)
         if replaced is not None:
             self._forget(replaced)
@@ -94,7 +94,7 @@ class Partitions:
 
     def add_offline(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
         """Add a partition whose log cannot be used, so that it is not reported as unknown."""
-        self._known[topic_id] += (topic_id, index) not in self._offline
+        self._counts[topic_id] += (topic_id, index) not in self._offline
         self._offline[topic, index] = reason
         self._offline[topic_id, index] = reason
 
@@ -109,12 +109,12 @@ class Partitions:
 
     def offline(self) -> list[tuple[str, int, str]]:
         """Return topic, index and reason of each partition whose log cannot be used."""
-        found = [
+        unloaded = [
             (topic, index, reason)
             for (topic, index), reason in self._offline.items()
             if isinstance(topic, str)
         ]
-        return found + [
+        return unloaded + [
             (partition.topic, partition.index, partition.offline_reason)
             for partition in self
             if partition.offline_reason is not None
@@ -174,6 +174,6 @@ class Partitions:
 
     def _forget_one(self, topic: str | bytes) -> None:
         if isinstance(topic, bytes):
-            self._known[topic] -= 1
-            if not self._known[topic]:
-                del self._known[topic]
+            self._counts[topic] -= 1
+            if not self._counts[topic]:
+                del self._counts[topic]

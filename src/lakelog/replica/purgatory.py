@@ -57,7 +57,7 @@ class Watcher(Protocol):
         """The wait that an event tries."""
         ...
 
-    def note_event(self, place: Any) -> None:
+    def note_event(self, tag: Any) -> None:
         """Note the event; the key is not watched any more."""
         ...
 
@@ -166,9 +166,9 @@ class Purgatory:
         self._count_in(parked)
         return parked
 
-    def watch(self, key: Hashable, watcher: Watcher, place: Any) -> None:
-        """Report the next event on `key` with `place`, once."""
-        self._watchers.setdefault(key, {})[watcher] = place
+    def watch(self, key: Hashable, watcher: Watcher, tag: Any) -> None:
+        """Report the next event on `key` with `tag`, once."""
+        self._watchers.setdefault(key, {})[watcher] = tag
 
     def unwatch(self, key: Hashable, watcher: Watcher) -> None:
         """Do not report the next event on `key`."""
@@ -182,8 +182,8 @@ class Purgatory:
         waits = []
         # Once per event: the session looks at the partition in its next request, and watches it
         # again if that finds nothing.
-        for watcher, place in self._watchers.pop(key).items():
-            watcher.note_event(place)
+        for watcher, tag in self._watchers.pop(key).items():
+            watcher.note_event(tag)
             if watcher.parked is not None:
                 waits.append(watcher.parked)
         return waits

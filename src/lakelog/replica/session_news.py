@@ -50,48 +50,48 @@ class SessionNews:
 
     def note_request(self) -> None:
         """Make some watched partitions due, in turn."""
-        for place in list(islice(self._watched, READ_IN_TURN)):
-            self.add(place)
+        for partition in list(islice(self._watched, READ_IN_TURN)):
+            self.add(partition)
 
-    def add(self, place: Place) -> None:
+    def add(self, partition: Place) -> None:
         """Make a partition due; it may be new in the session."""
-        self._unwatch(place)
-        self._due[place] = None
+        self._unwatch(partition)
+        self._due[partition] = None
 
-    def remove(self, place: Place) -> None:
+    def remove(self, partition: Place) -> None:
         """Forget a partition."""
-        self._unwatch(place)
-        self._due.pop(place, None)
+        self._unwatch(partition)
+        self._due.pop(partition, None)
 
-    def note_event(self, place: Place) -> None:
+    def note_event(self, partition: Place) -> None:
         """Make a partition due after an event; the purgatory does not watch it any more."""
-        self._end_idle(self._watched.pop(place))
-        self._due[place] = None
+        self._end_idle(self._watched.pop(partition))
+        self._due[partition] = None
 
-    def settle(self, place: Place, key: Hashable, follower: Follower | None) -> None:
+    def settle(self, partition: Place, key: Hashable, follower: Follower | None) -> None:
         """Read the partition `key` only after its next event: there is nothing to find now.
 
         follower: that of the session, if it has one.
         """
-        self.watch(place, key, follower)
-        self._due.pop(place, None)
+        self.watch(partition, key, follower)
+        self._due.pop(partition, None)
         if follower is not None:
             follower.idle_in = self
 
-    def watch(self, place: Place, key: Hashable, follower: Follower | None = None) -> None:
+    def watch(self, partition: Place, key: Hashable, follower: Follower | None = None) -> None:
         """Have the next event on the partition `key` try the waiting request."""
-        self._unwatch(place)
-        self._watched[place] = _Watched(key, follower)
-        self._purgatory.watch(key, self, place)
+        self._unwatch(partition)
+        self._watched[partition] = _Watched(key, follower)
+        self._purgatory.watch(key, self, partition)
 
     def close(self) -> None:
         """Forget all partitions."""
-        for place in list(self._watched):
-            self._unwatch(place)
+        for partition in list(self._watched):
+            self._unwatch(partition)
         self._due.clear()
 
-    def _unwatch(self, place: Place) -> None:
-        watched = self._watched.pop(place, None)
+    def _unwatch(self, partition: Place) -> None:
+        watched = self._watched.pop(partition, None)
         if watched is not None:
             self._purgatory.unwatch(watched.key, self)
             self._end_idle(watched)

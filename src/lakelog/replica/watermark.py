@@ -39,13 +39,13 @@ class HighWatermark:
         "offset",
     )
 
-    def __init__(self, log: Log, followers: Followers, known: int = 0) -> None:
-        """`known` is the high watermark of the last checkpoint, which recovery may have cut off."""
+    def __init__(self, log: Log, followers: Followers, saved: int = 0) -> None:
+        """`saved` is the high watermark of the last checkpoint, which recovery may have cut off."""
         self._log = log
         self._followers = followers
         # The checkpoint may be older than a DeleteRecords, or newer than a log that lost its end
         # with a power failure.
-        self.offset = max(log.log_start_offset, min(known, log.log_end_offset))
+        self.offset = max(log.log_start_offset, min(saved, log.log_end_offset))
         self.by_flush = False
         """Whether records are committed by a flush instead of their append."""
         self._reported = 0

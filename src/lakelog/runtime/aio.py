@@ -107,11 +107,11 @@ class AsyncioNet:
         """Return the addresses of a host as `getaddrinfo` does. A number needs no thread."""
         with suppress(socket.gaierror):
             return _addresses(host, port, socket.AI_NUMERICHOST)
-        found: asyncio.Future[list[Any]] = self._loop.create_future()
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
 
         def settle(result: list[Any] | None, error: Exception | None) -> None:
-            if not found.done():
-                found.set_result(result or []) if error is None else found.set_exception(error)
+            if not future.done():
+                future.set_result(result or []) if error is None else future.set_exception(error)
 
         def resolve() -> None:
             result, failure = None, None
@@ -124,7 +124,7 @@ class AsyncioNet:
 
         # A daemon: it may wait for DNS longer than the broker takes to stop.
         threading.Thread(target=resolve, name="lakelog-resolve", daemon=True).start()
-        return await found
+        return await future
 
     async def _connect(self, sock: TcpSocket, address: Any) -> TcpSocket:
         try:

@@ -185,13 +185,13 @@ class PosixDisk:
         boot = _BOOT_ID.read_text().strip()
         if not boot.strip("-0"):
             raise OSError(errno.ENODATA, "the kernel does not name its boot", str(_BOOT_ID))
-        found = path.stat()
-        return f"{boot} {found.st_dev} {found.st_ino} {found.st_ctime_ns}"
+        status = path.stat()
+        return f"{boot} {status.st_dev} {status.st_ino} {status.st_ctime_ns}"
 
     def file_id(self, path: Path) -> str:
         """Return inode and ctime of the file. The device's number may be another after a reboot."""
-        found = path.stat()
-        return f"{found.st_ino} {found.st_ctime_ns}"
+        status = path.stat()
+        return f"{status.st_ino} {status.st_ctime_ns}"
 
     def inode(self, path: Path) -> int:
         return path.stat().st_ino

@@ -13,7 +13,7 @@ from lakelog.server.served_api import ServedApi
 
 
 class AbsentApi(NamedTuple):
-    """A row of the page."""
+    """An API that the broker does not have, with the reason: a row of the page."""
 
     key: int
     name: str
@@ -87,7 +87,7 @@ _SUPPORTED_HEAD = "| key | API | versions | supported | not supported |"
 
 def api_page() -> str:
     """Return the page in Markdown."""
-    served = [_row(each) for each in served_apis()]
+    served = [_row(served_api) for served_api in served_apis()]
     absent = [f"| {key} | {name} | {reason} |" for key, name, reason in ABSENT_APIS]
     parts = [
         _INTRODUCTION,

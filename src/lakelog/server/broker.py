@@ -150,11 +150,11 @@ class Broker:
         self, connection: Connection, leaders: Iterable[LeaderIdAndEpoch]
     ) -> list[NodeEndpoint]:
         """Return the addresses of the known leaders, for a response of a broker that is not one."""
-        wanted = {leader.leader_id for leader in leaders if leader.leader_id >= 0}
-        if not wanted:
+        leader_ids = {leader.leader_id for leader in leaders if leader.leader_id >= 0}
+        if not leader_ids:
             return []
         return [
             NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
             for node in self.nodes_for(connection)
-            if node.node_id in wanted
+            if node.node_id in leader_ids
         ]

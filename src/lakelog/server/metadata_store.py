@@ -93,12 +93,12 @@ def metadata_store(options: ServeOptions, clock: Clock, random: Random) -> Metad
 
 
 def store_at(
-    place: Path | EnsembleAddress, marks: Marks, clock: Clock, random: Random, timeout_s: float
+    location: Path | EnsembleAddress, marks: Marks, clock: Clock, random: Random, timeout_s: float
 ) -> MovableStore:
     """Return the store that brokers share. Raises `StartError` if its library is missing."""
-    if isinstance(place, Path):
-        return EmbeddedStore(place, clock, shared=True, session_timeout_s=timeout_s, marks=marks)
-    return _zookeeper(place, marks, clock, random, timeout_s)
+    if isinstance(location, Path):
+        return EmbeddedStore(location, clock, shared=True, session_timeout_s=timeout_s, marks=marks)
+    return _zookeeper(location, marks, clock, random, timeout_s)
 
 
 def _zookeeper(

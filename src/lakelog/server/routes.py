@@ -70,40 +70,44 @@ def _for_client(error: KafkaError) -> KafkaError:
 @cache
 def served_apis() -> tuple[ServedApi[Any], ...]:
     """Return the declaration of each handler module, in the order of API keys."""
-    names = (f"{handlers.__name__}.{found.name}" for found in iter_modules(handlers.__path__))
-    found: list[ServedApi[Any]] = [import_module(name).API for name in names]
-    served = tuple(sorted(found, key=lambda each: each.api.key))
-    assert [each.api.key for each in served] == sorted(APIS), "one handler for each API"
+    names = (f"{handlers.__name__}.{module.name}" for module in iter_modules(handlers.__path__))
+    apis: list[ServedApi[Any]] = [import_module(name).API for name in names]
+    served = tuple(sorted(apis, key=lambda served_api: served_api.api.key))
+    assert [served_api.api.key for served_api in served] == sorted(APIS), "one handler for each API"
     return served
 
 
 def _apis(*, in_cluster: bool) -> list[ServedApi[Any]]:
-    return [each for each in served_apis() if in_cluster or not each.between_brokers]
+    return [
+        served_api for served_api in served_apis() if in_cluster or not served_api.between_brokers
+    ]
 
 
 def between_brokers() -> frozenset[int]:
     """Return the keys of the APIs that only brokers may use."""
-    return frozenset(each.api.key for each in served_apis() if each.between_brokers)
+    return frozenset(
+        served_api.api.key for served_api in served_apis() if served_api.between_brokers
+    )
 
 
 def advertised_apis(*, in_cluster: bool) -> list[ApiVersion]:
     """Return the served APIs as ApiVersions lists them."""
-    return [each.advertised_row for each in _apis(in_cluster=in_cluster)]
+    return [served_api.advertised_row for served_api in _apis(in_cluster=in_cluster)]
 
 
 def routes(broker: Broker, *, in_cluster: bool) -> dict[int, Route]:
     """Return the routes to the handlers, by API key."""
     return {
-        each.api.key: Route(
-            each.api,
-            _handler(broker, each),
-            versions=each.served_versions,
-            in_place=each.in_place,
-            learn=None if each.learn is None else partial(each.learn, broker),
-            refuse=refuse if each.refuse is None else partial(each.refuse, broker),
-            counts_errors=each.counts_errors,
+        served_api.api.key: Route(
+            served_api.api,
+            _handler(broker, served_api),
+            versions=served_api.served_versions,
+            in_place=served_api.in_place,
+            learn=None if served_api.learn is None else partial(served_api.learn, broker),
+            refuse=refuse if served_api.refuse is None else partial(served_api.refuse, broker),
+            counts_errors=served_api.counts_errors,
         )
-        for each in _apis(in_cluster=in_cluster)
+        for served_api in _apis(in_cluster=in_cluster)
     }
 
 

@@ -25,6 +25,8 @@ from lakelog.server.environment import Environment
 from lakelog.server.metadata_store import metadata_store
 from lakelog.server.options import ServeOptions, StartError, StoppedError
 
+logger = logging.getLogger(__name__)
+
 LOG_FILES_MAX = 8192
 """More would cost kernel memory and gain nothing: a log is opened again in microseconds."""
 RESERVE = 128
@@ -51,8 +53,6 @@ class Descriptors(NamedTuple):
         log_files = min((limit - reserve) // 2, LOG_FILES_MAX)
         return Descriptors(log_files, limit - reserve - log_files)
 
-
-logger = logging.getLogger(__name__)
 
 _NEEDED_LATER = ("lakelog.wire.decoder", "lakelog.wire.encoder", "re2", "shutil")
 """Modules that a start does not need. They are imported while there are descriptors, so that the

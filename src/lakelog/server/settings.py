@@ -71,5 +71,7 @@ class Settings:
         """
         node_id = self._broker.node_id
         targets = {"--all-brokers": "", f"--broker {node_id}": str(node_id)}
-        layers = {each: image.configs(ResourceType.BROKER, name) for each, name in targets.items()}
-        return {each: layer[key] for each, layer in layers.items() if key in layer}
+        layers = {
+            target: image.configs(ResourceType.BROKER, name) for target, name in targets.items()
+        }
+        return {target: layer[key] for target, layer in layers.items() if key in layer}

@@ -140,15 +140,15 @@ class OptionReader:
 
     def __post_init__(self) -> None:
         self._by_name = {name.lower(): value for name, value in self.values.items()}
-        known = {name.lower(): name for name in self.names}
+        by_lower = {name.lower(): name for name in self.names}
         for name, value in self._by_name.items():
-            if name in known or name in _SPARK_OWN:
+            if name in by_lower or name in _SPARK_OWN:
                 continue
             reason = refusal(name, value)
             if reason:
                 raise OptionError(f"option {name!r} is not supported: {reason}")
             if name not in WITHOUT_EFFECT:
-                raise OptionError(_unknown(name, known))
+                raise OptionError(_unknown(name, by_lower))
 
     def text(self, name: str, default: str = "") -> str:
         return self._by_name.get(name.lower(), default).strip()
@@ -186,19 +186,19 @@ class OptionReader:
         text = self.text(name)
         if not text:
             return default_s
-        found = _DURATION.fullmatch(text.lower())
-        if found is None:
+        match = _DURATION.fullmatch(text.lower())
+        if match is None:
             raise OptionError(
                 f"option {name!r} must be a duration such as 500ms, 90s or 15m, not {text!r}"
             )
-        return int(found[1]) * _UNITS_S[found[2]]
+        return int(match[1]) * _UNITS_S[match[2]]
 
 
-def _unknown(name: str, known: Mapping[str, str]) -> str:
+def _unknown(name: str, names: Mapping[str, str]) -> str:
     if name == "path":
         return "load() and start() accept no path: select topics with the connector's options"
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    hint = f"; did you mean {known[close[0]]!r}?" if close else ""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    hint = f"; did you mean {names[close[0]]!r}?" if close else ""
     return f"unknown option {name!r} (Spark passes names in lower case){hint}"
 
 

@@ -94,8 +94,8 @@ class ProgressPublisher(StreamingQueryListener):  # type: ignore[misc]
         progress = event.progress
         name = progress.name or str(progress.id)
         sources = [
-            SourceProgress(each.description, each.endOffset, each.latestOffset)
-            for each in progress.sources
+            SourceProgress(source.description, source.endOffset, source.latestOffset)
+            for source in progress.sources
         ]
         commits = list(
             self._addressed(group_commits(sources, name, self._prefix, f"batch {progress.batchId}"))
@@ -122,13 +122,13 @@ class ProgressPublisher(StreamingQueryListener):  # type: ignore[misc]
 
     def _addressed(self, commits: list[GroupCommit]) -> Iterator[GroupCommit]:
         """Yield the commits whose brokers are known."""
-        for each in commits:
-            bootstrap = self._bootstrap or each.bootstrap
+        for commit in commits:
+            bootstrap = self._bootstrap or commit.bootstrap
             if bootstrap:
-                yield replace(each, bootstrap=bootstrap)
+                yield replace(commit, bootstrap=bootstrap)
             else:
                 self._fail(
-                    each.group,
+                    commit.group,
                     "format('kafka') does not report its brokers: pass "
                     "publish_progress(spark, bootstrap='host:port')",
                 )
@@ -194,30 +194,30 @@ def group_commits(
     sources: Sequence[SourceProgress], name: str, prefix: str, note: str
 ) -> list[GroupCommit]:
     """Return the commits for one progress event of a query. Other kinds of sources have none."""
-    known = {index: _identity(source) for index, source in enumerate(sources)}
+    identities = {index: _identity(source) for index, source in enumerate(sources)}
     groups = {
-        index: found.group or f"{found.prefix or prefix}-{name}"
-        for index, found in known.items()
-        if found is not None
+        index: identity.group or f"{identity.prefix or prefix}-{name}"
+        for index, identity in identities.items()
+        if identity is not None
     }
     commits = []
     for index, group in groups.items():
-        found, end = known[index], sources[index].end
-        assert found is not None
+        identity, end = identities[index], sources[index].end
+        assert identity is not None
         is_shared = list(groups.values()).count(group) > 1
         with suppress(ValueError):
             point = StreamOffset.from_json(_object(end))
             commits.append(
                 GroupCommit(
-                    found.bootstrap, f"{group}-{index}" if is_shared else group, point, note
+                    identity.bootstrap, f"{group}-{index}" if is_shared else group, point, note
                 )
             )
     return commits
 
 
 def _identity(source: SourceProgress) -> Identity | None:
-    found = Identity.of(source.latest)
-    return Identity() if found is None and source.description.startswith(_OFFICIAL) else found
+    identity = Identity.of(source.latest)
+    return Identity() if identity is None and source.description.startswith(_OFFICIAL) else identity
 
 
 def _object(text: str | None) -> Mapping[str, Any]:

@@ -129,9 +129,9 @@ class Decoder:
             without_ids=self._without_ids,
         )
         batch = pa.RecordBatch.from_arrays(list(columns), list(self._names))
-        found = pa.StructArray.from_arrays(fitter.fit(batch), [DATA, RESCUED])
+        decoded = pa.StructArray.from_arrays(fitter.fit(batch), [DATA, RESCUED])
         # Spark's types have 32-bit offsets.
-        return found.cast(to_arrow_type(self.spark_type, timezone="UTC"))
+        return decoded.cast(to_arrow_type(self.spark_type, timezone="UTC"))
 
 
 def without_fixed(type_: pa.DataType) -> pa.DataType:

@@ -58,19 +58,19 @@ def source_schema(
     by_name = {name.lower(): name for name in _ALL.fieldNames()}
     unknown = [name for name in columns if name.lower() not in by_name]
     if unknown:
-        known = ", ".join(by_name.values())
+        names = ", ".join(by_name.values())
         raise OptionError(
-            f"option 'columns': unknown column {unknown[0]!r}; expected some of {known}"
+            f"option 'columns': unknown column {unknown[0]!r}; expected some of {names}"
         )
     return StructType([_ALL[by_name[name.lower()]] for name in columns])
 
 
 def check_schema(schema: StructType) -> None:
     """Check a user's schema. Raises `OptionError` if it has other columns than the source."""
-    known = {field.name: field for field in _ALL}
+    fields = {field.name: field for field in _ALL}
     for field in schema:
-        if field.name not in known or field.dataType != known[field.name].dataType:
-            columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in known.values())
+        if field.name not in fields or field.dataType != fields[field.name].dataType:
+            columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in fields.values())
             raise OptionError(
                 f"unsupported column {field.name} {field.dataType.simpleString()} in the schema; "
                 f"expected some of {columns}"

@@ -55,9 +55,9 @@ def require_java(program: str = "Spark") -> str:
     version = 0 if java is None else _java_version(java)
     if java is not None and version >= _JAVA_MIN:
         return java
-    found = f"found Java {version}" if version else "found no Java"
+    reason = f"found Java {version}" if version else "found no Java"
     raise JavaMissingError(
-        f"{program} needs Java {_JAVA_MIN} or newer, but {found} {where}: install it, for example "
+        f"{program} needs Java {_JAVA_MIN} or newer, but {reason} {where}: install it, for example "
         f"with apt-get install openjdk-{_JAVA_MIN}-jre-headless"
     )
 
@@ -66,8 +66,8 @@ def require_java(program: str = "Spark") -> str:
 def _java_version(java: str) -> int:
     """Return the feature release (8 for 1.8.0), or 0 if the output does not contain it."""
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(match[1]) if match else 0
 
 
 def session(builder: SparkSession.Builder | None = None) -> SparkSession:

@@ -36,7 +36,7 @@ def attach(
     """
     if topics is None:
         with Admin(bootstrap) as admin:
-            topics = [each.name for each in admin.topics.list()]
+            topics = [topic.name for topic in admin.topics.list()]
     _check_distinct(topics)
     reader = spark.read.format("lakelog").option("kafka.bootstrap.servers", bootstrap)
     for topic in topics:

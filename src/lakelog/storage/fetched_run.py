@@ -49,7 +49,7 @@ def find_run(
     """
     unpack, checksum, entries = HEADER.unpack_from, checksums.crc32c, producers.entries
     headers: list[HeaderFields] = []
-    found: list[ProducerEntry | None] = []
+    batch_producers: list[ProducerEntry | None] = []
     position, room = 0, min(len(records), segment_bytes - segment.size)
     left, last_max = segment.indexes.entries_left, segment.base_offset + RELATIVE_OFFSET_MAX
     while room - position >= HEADER_SIZE and left > 0:
@@ -72,9 +72,9 @@ def find_run(
         ):
             break
         headers.append(fields)
-        found.append(entry)
+        batch_producers.append(entry)
         position, end_offset, left = end, base + delta + 1, left - 1
-    return position, headers, found
+    return position, headers, batch_producers
 
 
 def note_producers(

@@ -284,7 +284,7 @@ class Log:
                 self.leader_epochs.assign(leader_epoch, base)
             position = segment.size
             segment.append(batch, last, timestamp)
-            self.segments.known.note(base, (segment, position, size))
+            self.segments.known_batches.note(base, (segment, position, size))
             self.log_end_offset = producers.end_offset = last + 1
         except OSError as error:
             self._note_failure(error, batch)
@@ -327,7 +327,7 @@ class Log:
         except OSError as error:
             self._note_failure(error, *batches)
             raise
-        self.segments.known.note(end, (segment, position, len(batches[0])))
+        self.segments.known_batches.note(end, (segment, position, len(batches[0])))
         self.log_end_offset = self.producers.end_offset = segment.next_offset
         if producer is not None:
             producer.add_run(headers, end)
@@ -390,13 +390,13 @@ class Log:
         if not size:
             return 0
         first = headers[0]
-        place = segment, segment.size, first[BATCH_LENGTH] + LENGTH_OVERHEAD
+        location = segment, segment.size, first[BATCH_LENGTH] + LENGTH_OVERHEAD
         try:
             segment.append_run((records[:size],), headers)
         except OSError as error:
             self._note_failure(error)
             raise
-        self._advance(first[BASE_OFFSET], place)
+        self._advance(first[BASE_OFFSET], location)
         note_producers(headers, entries)
         return size
 
@@ -499,7 +499,7 @@ class Log:
 
         Appends end here: state moves after the write, so that a failed one leaves no trace.
         """
-        self.segments.known.note(base, first)
+        self.segments.known_batches.note(base, first)
         self.log_end_offset = self.producers.end_offset = first[0].next_offset
 
     def _note_failure(self, error: OSError, *received: bytearray | memoryview) -> None:
@@ -584,7 +584,7 @@ class Log:
         return self.reader.read(offset, max_bytes, end_offset, min_one, may_wait)
 
     def aborted_transactions(
-        self, offset: int, found: LogSlice, *, may_wait: bool = True
+        self, offset: int, log_slice: LogSlice, *, may_wait: bool = True
     ) -> list[AbortedTransaction]:
         """Return aborted transactions with records in what `read` found from `offset` on.
 
@@ -594,7 +594,7 @@ class Log:
         if not self.segments.has_aborted:
             return []
         stable = self.last_stable_offset
-        return self.reader.aborted_transactions(offset, found, stable, may_wait=may_wait)
+        return self.reader.aborted_transactions(offset, log_slice, stable, may_wait=may_wait)
 
     def search_time(self, timestamp: int | None) -> Search:
         """Find the first record at or after a time (ms).

@@ -53,7 +53,7 @@ def place_run(
     `segment` is the active one; `end_offset` is the log's end, where the first offset is due.
     Raises nothing for an invalid batch: the run ends before it, and `Log.append` reports it.
     """
-    unpack, place, checksum = HEADER.unpack_from, PLACE.pack_into, checksums.crc32c
+    unpack, pack, checksum = HEADER.unpack_from, PLACE.pack_into, checksums.crc32c
     headers: list[HeaderFields] = []
     offsets: list[int] = []
     offset, room = end_offset, config.segment_bytes - segment.size
@@ -90,7 +90,7 @@ def place_run(
             producer = producers.expecting(header)
             if producer is None:
                 break
-        place(batch, 0, offset, length, leader_epoch)
+        pack(batch, 0, offset, length, leader_epoch)
         headers.append(header)
         offsets.append(offset)
         offset += count

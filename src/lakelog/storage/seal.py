@@ -81,19 +81,19 @@ class FolderSeal:
             # cluster would have no leaders.
             self.is_intact = self.is_of_stop = True
             return
-        found = _decoded(data or b"")
-        if data is not None and found is None:
+        stored = _decoded(data or b"")
+        if data is not None and stored is None:
             _logger.warning(
                 "%s is damaged; recovering all logs",
                 self.path,
                 extra=event("folder_seal_ignored", path=self.path),
             )
             return
-        if found is not None:
-            is_named = self._present == found.present or self._is(found.upcoming)
+        if stored is not None:
+            is_named = self._present == stored.present or self._is(stored.upcoming)
             self.is_intact = is_named and not (self.is_blank and is_expected)
-            is_same = found.present.partition(" ")[0] == self._present.partition(" ")[0]
-            self.is_of_stop = found.state == "stopped" and is_same
+            is_same = stored.present.partition(" ")[0] == self._present.partition(" ")[0]
+            self.is_of_stop = stored.state == "stopped" and is_same
         if not (self.is_intact or self.is_of_stop):
             _logger.warning(
                 "%s was changed by another program since its last process, as by a restore of a "

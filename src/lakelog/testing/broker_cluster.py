@@ -153,14 +153,14 @@ def cluster(
         tempfile.TemporaryDirectory(prefix="lakelog-", ignore_cleanup_errors=True) as scratch,
         ExitStack() as stack,
     ):
-        place = Path(scratch if folder is None else folder).absolute()
-        place.mkdir(parents=True, exist_ok=True)
-        common = _settings(brokers, place) | dict(settings or {})
+        root = Path(scratch if folder is None else folder).absolute()
+        root.mkdir(parents=True, exist_ok=True)
+        common = _settings(brokers, root) | dict(settings or {})
         running = {}
         for node_id in range(1, brokers + 1):
             own = Path(scratch) / f"scratch-{node_id}"
             own.mkdir()
-            data = place / f"broker-{node_id}"
+            data = root / f"broker-{node_id}"
             made = Broker(data, own, 0, common | {"node.id": node_id})
             running[node_id] = stack.enter_context(closing(made))
             made.start()
@@ -171,10 +171,10 @@ def cluster(
         yield whole
 
 
-def _settings(brokers: int, place: Path) -> dict[str, Setting]:
+def _settings(brokers: int, root: Path) -> dict[str, Setting]:
     factor = min(brokers, _REPLICATION_FACTOR_MAX)
     return QUICK_SETTINGS | {
-        "lakelog.metadata.store": f"sqlite:{place / 'metadata.db'}",
+        "lakelog.metadata.store": f"sqlite:{root / 'metadata.db'}",
         "default.replication.factor": factor,
         "min.insync.replicas": 2 if factor == _REPLICATION_FACTOR_MAX else 1,
     }

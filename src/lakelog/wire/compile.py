@@ -32,7 +32,7 @@ class Source:
         self._lines: list[str] = []
         self._depth = 1
         self._variables = 0
-        self._known: dict[tuple[str, int], str] = {}
+        self._constants: dict[tuple[str, int], str] = {}
 
     def add(self, *lines: str) -> None:
         """Add lines at the current depth of blocks."""
@@ -57,10 +57,10 @@ class Source:
         """Return a name for `value`, the same name for the same object."""
         # `names` keeps each value alive, so no other object can get its id.
         key = (prefix, id(value))
-        if key not in self._known:
-            self._known[key] = f"{prefix}_{len(self.names)}"
-            self.names[self._known[key]] = value
-        return self._known[key]
+        if key not in self._constants:
+            self._constants[key] = f"{prefix}_{len(self.names)}"
+            self.names[self._constants[key]] = value
+        return self._constants[key]
 
     def layout(self, characters: str, method: str) -> tuple[str, int]:
         """Return a name for `pack` or `unpack_from` of a layout, and the layout's size in bytes."""

@@ -9,6 +9,7 @@ from coordinator_members import commit_codes, committed, join
 from group_setup import Setup, in_virtual_time, run
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord, encode_record
+from lakelog.coordinator.group.shard import GroupShard
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.errors import CorruptRecord
 
@@ -108,6 +109,41 @@ def test_a_first_load_that_fails_unexpectedly_is_repeated(
 
     run(scenario)
     assert [each.__dict__["event"] for each in caplog.records] == ["task_failed"]
+
+
+def test_a_load_whose_begin_fails_unexpectedly_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without its timers, the shard would end no session and no transaction."""
+
+    async def scenario(setup: Setup) -> None:
+        await commit_codes(setup, {("orders", 0): 5})
+        setup.coordinator.unload_partition(0)
+        with monkeypatch.context() as planted:
+            planted.setattr(GroupShard, "loaded", lambda *_: 1 / 0)
+            await setup.coordinator.load_partition(0, 1)
+            assert setup.coordinator.partitions == []
+        await asyncio.sleep(10)
+        assert await committed(setup) == {("orders", 0): 5}
+
+    run(scenario)
+
+
+@in_virtual_time()
+async def test_loads_that_fail_in_turn_have_one_retry(setup: Setup) -> None:
+    setup.coordinator.unload_partition(0)
+    fail_reads(setup, 100, RuntimeError("planted"))
+    for _ in range(3):
+        await setup.coordinator.load_partition(0, 1)
+    loads = 0
+
+    async def count(partition: int, leader_epoch: int) -> None:
+        nonlocal loads
+        loads += 1
+
+    setup.coordinator._host._reloads._load = count
+    await asyncio.sleep(10)
+    assert loads == 1
 
 
 @in_virtual_time()

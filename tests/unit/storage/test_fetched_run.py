@@ -168,7 +168,7 @@ def test_a_run_is_one_write() -> None:
     assert log.append_fetched_run(memoryview(records)) == len(records)
     assert store.disk.steps == steps + 1
     assert log.producers.entries[5].last_sequence == 6
-    assert log.segments.known.find(2) is not None
+    assert log.segments.known_batches.find(2) is not None
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])

@@ -97,9 +97,9 @@ class BrokerConfig:
     @classmethod
     def from_mapping(cls, values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
         """Return the settings, and a warning for each key without effect. Raises `ConfigError`."""
-        known = {name: text for name, text in values.items() if name in BROKER_CONFIGS}
+        settings = {name: text for name, text in values.items() if name in BROKER_CONFIGS}
         warnings = [text for name in values if (text := _warning(name, values[name])) is not None]
-        return cls(known), warnings
+        return cls(settings), warnings
 
     def with_dynamic(
         self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]

@@ -105,13 +105,13 @@ def _unit_of(key: str) -> _Unit | None:
     return None
 
 
-def _sum(text: str, units: dict[str, int], wanted: str) -> int:
+def _sum(text: str, units: dict[str, int], expected: str) -> int:
     total, at = 0, 0
     while at < len(text) or not text:
         match = _PART.match(text, at)
         unit = units.get(match[3]) if match else None
         if match is None or unit is None:
-            raise ValueError(f"not {wanted}")
+            raise ValueError(f"not {expected}")
         fraction = match[2] or "0"
         part, rest = divmod(int(fraction) * unit, 10 ** len(fraction))
         if rest:

@@ -29,13 +29,13 @@ def feature_listing(features: Iterable[Feature]) -> Listing:
     """Return one row per feature; lowest and highest are levels that all brokers support."""
     rows = [
         {
-            "feature": each.name,
-            "level": each.level,
-            "lowest": each.lowest if each.supported else None,
-            "highest": each.highest if each.supported else None,
-            "note": _note(each),
+            "feature": feature.name,
+            "level": feature.level,
+            "lowest": feature.lowest if feature.supported else None,
+            "highest": feature.highest if feature.supported else None,
+            "note": _note(feature),
         }
-        for each in features
+        for feature in features
     ]
     return Listing(rows, _COLUMNS)
 
@@ -59,21 +59,23 @@ def parse_levels(
     `FEATURE` alone, in an upgrade, is the highest level that all brokers support; `all` upgrades
     every feature. Raises `CliError`.
     """
-    wanted: dict[str, int] = {}
+    targets: dict[str, int] = {}
     for text in texts or ():
         name, separator, level = text.partition("=")
         if upgrade and name == "all" and not separator:
-            news = {each.name: each.highest for each in features.values() if each.supported}
-            wanted |= {each: high for each, high in news.items() if high > features[each].level}
+            news = {
+                feature.name: feature.highest for feature in features.values() if feature.supported
+            }
+            targets |= {name: high for name, high in news.items() if high > features[name].level}
             continue
         if name not in features:
-            known = ", ".join(sorted(features))
-            raise CliError("LL0902", f"{name!r} is no feature of this cluster", f"one of {known}")
+            names = ", ".join(sorted(features))
+            raise CliError("LL0902", f"{name!r} is no feature of this cluster", f"one of {names}")
         if upgrade and not separator:
-            wanted[name] = features[name].highest
+            targets[name] = features[name].highest
         else:
-            wanted[name] = _level(text, level)
-    return wanted
+            targets[name] = _level(text, level)
+    return targets
 
 
 def _level(text: str, level: str) -> int:
@@ -82,11 +84,11 @@ def _level(text: str, level: str) -> int:
     return int(level)
 
 
-def changes(features: Mapping[str, Feature], wanted: Mapping[str, int]) -> list[str]:
+def changes(features: Mapping[str, Feature], targets: Mapping[str, int]) -> list[str]:
     """Return a text for each feature whose level would change."""
     return [
         f"{name} from {features[name].level} to {level}"
-        for name, level in wanted.items()
+        for name, level in targets.items()
         if features[name].level != level
     ]
 
@@ -194,24 +196,24 @@ def feature_command(
     you raise a level: afterwards an older version of lakelog cannot join the cluster.
     """
     with open_admin(session) as admin:
-        found = admin.features.describe()
+        features = admin.features.describe()
         if not upgrade and not downgrade:
-            show(feature_listing(found), output.format)
+            show(feature_listing(features), output.format)
             return
-        by_name = {each.name: each for each in found}
+        by_name = {feature.name: feature for feature in features}
         up = parse_levels(upgrade, by_name, upgrade=True)
         down = parse_levels(downgrade, by_name, upgrade=False)
         if twice := sorted(up.keys() & down.keys()):
             raise CliError("LL0902", f"{twice[0]} cannot be both upgraded and downgraded")
-        wanted = changes(by_name, up | down)
+        planned = changes(by_name, up | down)
         admin.features.update(up, down, is_unsafe=unsafe, validate_only=True)
-        if dry_run or not wanted:
-            text = f"Would change {', '.join(wanted)}" if wanted else "No level changes"
+        if dry_run or not planned:
+            text = f"Would change {', '.join(planned)}" if planned else "No level changes"
             note(text, quiet=session.quiet)
             return
-        confirm(f"change {', '.join(wanted)}", yes=consent.yes)
+        confirm(f"change {', '.join(planned)}", yes=consent.yes)
         admin.features.update(up, down, is_unsafe=unsafe)
-    note(f"Changed {', '.join(wanted)}", quiet=session.quiet)
+    note(f"Changed {', '.join(planned)}", quiet=session.quiet)
 
 
 def health_of(admin: Admin) -> Document:
@@ -237,10 +239,10 @@ def _folder_problems(admin: Admin, cluster: ClusterDescription) -> dict[int, str
         if not broker.is_fenced:
             try:
                 folders = admin.log_dirs_of(broker.node_id, with_partitions=False)
-                found = [each.problem for each in folders]
+                folder_problems = [folder.problem for folder in folders]
             except (KafkaError, OSError) as error:
-                found = [f"no answer: {error}"]
-            problems[broker.node_id] = "; ".join(filter(None, found))
+                folder_problems = [f"no answer: {error}"]
+            problems[broker.node_id] = "; ".join(filter(None, folder_problems))
     return {node_id: problem for node_id, problem in problems.items() if problem}
 
 

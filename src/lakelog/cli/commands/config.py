@@ -61,13 +61,13 @@ class Of:
         named = self.named()
         if named is not None and self.broker is None:
             return named
-        known = sorted(admin.describe_cluster().brokers)
-        if self.broker is not None and self.broker not in known:
-            ids = ", ".join(map(str, known))
+        broker_ids = sorted(admin.describe_cluster().brokers)
+        if self.broker is not None and self.broker not in broker_ids:
+            ids = ", ".join(map(str, broker_ids))
             raise CliError(
                 "LL0902", f"broker {self.broker} is not in the cluster", f"its brokers are {ids}"
             )
-        return ResourceType.BROKER, str(known[0] if self.broker is None else self.broker)
+        return ResourceType.BROKER, str(broker_ids[0] if self.broker is None else self.broker)
 
     def named(self) -> tuple[ResourceType, str] | None:
         """Return type and name without asking a broker, or `None` if no option was given.
@@ -181,11 +181,11 @@ def explain(keys: Sequence[str], *, of: Of, session: Session, output: Output) ->
 def _stored_listing(folder: Path, of: Of, keys: Sequence[str]) -> Listing:
     from lakelog.cli.commands.stored_configs import read_stored
 
-    wanted = of.named()
+    named = of.named()
     rows = [
         {"resource_type": kind.name.lower(), "resource": name or None, "name": key, "value": value}
         for (kind, name), values in read_stored(folder).items()
-        if wanted is None or (int(wanted[0]), wanted[1]) == (int(kind), name)
+        if named is None or (int(named[0]), named[1]) == (int(kind), name)
         for key, value in values.items()
         if not keys or key in keys
     ]
@@ -211,11 +211,11 @@ def _described(admin: Admin, of: Of, keys: Sequence[str]) -> Iterable[ConfigEntr
     """Return the given settings in order, or all by name. Raises `CliError` for an unknown key."""
     kind, name = of.resource(admin)
     try:
-        found = admin.configs.describe(kind, name, documentation=True, synonyms=True)
+        entries = admin.configs.describe(kind, name, documentation=True, synonyms=True)
     except KafkaError as error:
         raise refusal(admin, kind, name, (), error) from error
-    check_known(kind, name, keys, found)
-    return [found[key] for key in keys] if keys else found.values()
+    check_known(kind, name, keys, entries)
+    return [entries[key] for key in keys] if keys else entries.values()
 
 
 def listing(entries: Iterable[ConfigEntry]) -> Listing:

@@ -113,7 +113,7 @@ def consume(
     offset = offset or ("start" if exit_at_end or from_beginning else "end")
     position = parse_position(offset, time.time_ns() // 1_000_000)
     _check_options(count, position, partition, is_member=group is not None)
-    patterns = [parse_topic(each) for each in topics]
+    patterns = [parse_topic(topic) for topic in topics]
     with open_admin(session) as admin:
         names = _names(admin, patterns)
         if partition and len(names) > 1:
@@ -154,25 +154,25 @@ def parse_topic(text: str) -> str | re.Pattern[str]:
         ) from error
 
 
-def select(wanted: Iterable[str | re.Pattern[str]], existing: Iterable[str]) -> list[str]:
+def select(patterns: Iterable[str | re.Pattern[str]], existing: Iterable[str]) -> list[str]:
     """Return the wanted names, and the existing topics that match a pattern, each once.
 
     Raises `CliError` LL0102 for a pattern that matches none.
     """
-    known, names = sorted(existing), list[str]()
-    for each in wanted:
-        found = [each] if isinstance(each, str) else list(filter(each.fullmatch, known))
-        if not found:
-            assert not isinstance(each, str)
+    topics, names = sorted(existing), list[str]()
+    for pattern in patterns:
+        matches = [pattern] if isinstance(pattern, str) else list(filter(pattern.fullmatch, topics))
+        if not matches:
+            assert not isinstance(pattern, str)
             hint = "the whole name has to match; lakelog topic list shows the topics"
-            raise CliError("LL0102", f"no topic matches /{each.pattern}/", hint)
-        names += found
+            raise CliError("LL0102", f"no topic matches /{pattern.pattern}/", hint)
+        names += matches
     return list(dict.fromkeys(names))
 
 
-def _names(admin: Admin, wanted: Sequence[str | re.Pattern[str]]) -> list[str]:
-    has_patterns = any(not isinstance(each, str) for each in wanted)
-    return select(wanted, [each.name for each in admin.topics.list()] if has_patterns else [])
+def _names(admin: Admin, patterns: Sequence[str | re.Pattern[str]]) -> list[str]:
+    has_patterns = any(not isinstance(pattern, str) for pattern in patterns)
+    return select(patterns, [topic.name for topic in admin.topics.list()] if has_patterns else [])
 
 
 def _check_contradictions(
@@ -204,11 +204,11 @@ def _check_options(
 def _partitions(admin: Admin, topic: str, chosen: Sequence[int] | None) -> list[TopicPartition]:
     from lakelog.client.errors import PartitionNotFoundError
 
-    known = [row.partition for row in admin.topics.describe(topic).partitions]
+    existing = [row.partition for row in admin.topics.describe(topic).partitions]
     for number in chosen or ():
-        if number not in known:
-            raise PartitionNotFoundError(topic, number, len(known))
-    return [(topic, number) for number in sorted(set(chosen or known))]
+        if number not in existing:
+            raise PartitionNotFoundError(topic, number, len(existing))
+    return [(topic, number) for number in sorted(set(chosen or existing))]
 
 
 def _starts(
@@ -281,7 +281,7 @@ def waiting_note(
 ) -> str:
     """Return the note on a terminal while there is nothing to print."""
     at_end = position == Position(Anchor.END)
-    named = [f"'{each}'" for each in topics]
+    named = [f"'{topic}'" for topic in topics]
     where = ", ".join(named if len(named) <= _NAMED_MAX else [*named[:_NAMED_MAX], "..."])
     how_many = counted(len(partitions), "partition")
     if group is not None:

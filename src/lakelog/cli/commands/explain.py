@@ -36,11 +36,11 @@ def explain(code: str | None = None, *, verbosity: Verbosity, output: Output) ->
 
 def find(code: str) -> Entry:
     """Return the entry of a code as the user typed it. Raises `CliError`."""
-    wanted = f"LL{code.upper().removeprefix('LL').zfill(4)}"
-    if wanted not in CATALOG:
-        hint = suggestion(wanted, CATALOG) or "run lakelog explain to list the codes"
+    full_code = f"LL{code.upper().removeprefix('LL').zfill(4)}"
+    if full_code not in CATALOG:
+        hint = suggestion(full_code, CATALOG) or "run lakelog explain to list the codes"
         raise CliError("LL0902", f"unknown error code '{code}'", hint)
-    return CATALOG[wanted]
+    return CATALOG[full_code]
 
 
 def explanation(entry: Entry) -> str:

@@ -61,8 +61,8 @@ def _offset(text: str) -> int:
 def list_groups(*, session: Session, output: Output) -> None:
     """List groups with the number of their members and their lag."""
     with open_admin(session) as admin:
-        found = admin.groups.list()
-        show(listing(found, _progress_of(admin, found)), output.format)
+        groups = admin.groups.list()
+        show(listing(groups, _progress_of(admin, groups)), output.format)
 
 
 class GroupProgress(NamedTuple):
@@ -83,7 +83,7 @@ def _progress_of(admin: Admin, groups: Iterable[GroupListing]) -> dict[str, Grou
     """Return the progress of groups, except of groups that end meanwhile."""
     members: dict[str, int] = {}
     committed: dict[str, dict[TopicPartition, int]] = {}
-    for name in (each.group_id for each in groups):
+    for name in (group.group_id for group in groups):
         with suppress(KafkaError):
             members[name] = len(admin.groups.describe(name).members)
             committed[name] = _committed(admin, name)
@@ -101,8 +101,8 @@ def _ends(admin: Admin, keys: Collection[TopicPartition]) -> dict[TopicPartition
 
     if not keys:
         return {}
-    found = admin.known_offsets(dict.fromkeys(existing(admin, keys), LATEST))
-    return {key: place.offset for key, place in found.items()}
+    ends = admin.known_offsets(dict.fromkeys(existing(admin, keys), LATEST))
+    return {key: end.offset for key, end in ends.items()}
 
 
 def _lag(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int | None:
@@ -181,26 +181,26 @@ def reset(
     }
     position = _target(named, shifts=shift_by is not None)
     with open_admin(session) as admin:
-        found, committed = _lookup(admin, group), _committed(admin, group)
-        other = "" if found else _suggestion(admin, group)
+        description, committed = _lookup(admin, group), _committed(admin, group)
+        other = "" if description else _suggestion(admin, group)
         if not committed and not topic:
-            raise _without_offsets(group, found, other)
+            raise _without_offsets(group, description, other)
         keys = chosen(admin, topic or [], committed)
         bounds = read_bounds(admin, keys)
         if position is None:
-            wanted = shifted(bounds, committed, shift_by or 0)
+            targets = shifted(bounds, committed, shift_by or 0)
         else:
-            wanted = resolve_inside(admin, position, bounds)
+            targets = resolve_inside(admin, position, bounds)
         if execute:
-            admin.groups.commit(group, wanted)
-    show(plan(group, committed, wanted, executed=execute), output.format)
+            admin.groups.commit(group, targets)
+    show(plan(group, committed, targets, executed=execute), output.format)
     if shift_by is not None:
-        _note_cut(committed, wanted, shift_by, quiet=session.quiet)
-    if found is None:
+        _note_cut(committed, targets, shift_by, quiet=session.quiet)
+    if description is None:
         verb = "did not exist before" if execute else "does not exist yet"
         note(f"group '{group}' {verb}; {other}".rstrip("; "), quiet=session.quiet)
     if not execute:
-        _say_what_next(found, quiet=session.quiet)
+        _say_what_next(description, quiet=session.quiet)
 
 
 @app.command(
@@ -225,8 +225,8 @@ def delete(groups: Sequence[str], *, session: Session, consent: Consent) -> int:
 
 def _duration(text: str | None) -> str:
     """Return a duration of ISO 8601, such as PT1H30M, in the form of this command: 1h30m."""
-    found = _ISO_DURATION.fullmatch(text or "")
-    return "".join(found[0].removeprefix("P").split("T")).lower() if found else text or ""
+    match = _ISO_DURATION.fullmatch(text or "")
+    return "".join(match[0].removeprefix("P").split("T")).lower() if match else text or ""
 
 
 def _target(named: Mapping[str, bool], *, shifts: bool) -> Position | None:
@@ -238,21 +238,21 @@ def _target(named: Mapping[str, bool], *, shifts: bool) -> Position | None:
 
 
 def _find(admin: Admin, name: str) -> Group:
-    found = _lookup(admin, name)
-    if found is None:
+    description = _lookup(admin, name)
+    if description is None:
         raise CliError("LL0201", f"group '{name}' does not exist", _suggestion(admin, name))
-    return found
+    return description
 
 
 def _lookup(admin: Admin, name: str) -> Group | None:
     """Return the group, which may have no members; `None` if it does not exist."""
     try:
-        found = admin.groups.describe(name)
+        description = admin.groups.describe(name)
     except KafkaError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         return None
-    return None if found.state == "Dead" and not admin.groups.offsets(name) else found
+    return None if description.state == "Dead" and not admin.groups.offsets(name) else description
 
 
 def _suggestion(admin: Admin, name: str) -> str:
@@ -267,7 +267,7 @@ def _without_offsets(name: str, group: Group | None, hint: str) -> CliError:
 
 
 def _committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
-    return {key: place.offset for key, place in admin.groups.offsets(group).items()}
+    return {key: committed.offset for key, committed in admin.groups.offsets(group).items()}
 
 
 def listing(
@@ -342,8 +342,8 @@ def _over_all(
     combine: Callable[[Iterable[float]], float], values: Sequence[float | None]
 ) -> float | None:
     """Return the total of all partitions; unknown if that of one partition is unknown."""
-    known = [value for value in values if value is not None]
-    return combine(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return combine(numbers) if numbers and len(numbers) == len(values) else None
 
 
 def _rounded(seconds: float | None) -> float | None:
@@ -368,14 +368,15 @@ def _progress(
 
 def _note_cut(
     committed: Mapping[TopicPartition, int],
-    wanted: Mapping[TopicPartition, int],
+    targets: Mapping[TopicPartition, int],
     by: int,
     *,
     quiet: bool,
 ) -> None:
-    for key in cut_short(committed, wanted, by):
+    for key in cut_short(committed, targets, by):
         note(
-            f"{key[0]}-{key[1]}: the shift ends at the limit of the log, {wanted[key]}", quiet=quiet
+            f"{key[0]}-{key[1]}: the shift ends at the limit of the log, {targets[key]}",
+            quiet=quiet,
         )
 
 

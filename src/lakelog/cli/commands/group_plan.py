@@ -43,9 +43,9 @@ def chosen(
     keys: dict[TopicPartition, None] = {}
     for text in topics:
         name, numbers = parse_partitions(text)
-        known = [row.partition for row in admin.topics.describe(name).partitions]
-        for number in numbers or known:
-            if number not in known:
+        partitions = [row.partition for row in admin.topics.describe(name).partitions]
+        for number in numbers or partitions:
+            if number not in partitions:
                 raise CliError("LL0104", f"topic '{name}' has no partition {number}")
             keys[name, number] = None
     return list(keys)
@@ -82,7 +82,7 @@ def shifted(
 def plan(
     group: str,
     committed: Mapping[TopicPartition, int],
-    wanted: Mapping[TopicPartition, int],
+    targets: Mapping[TopicPartition, int],
     *,
     executed: bool,
 ) -> Document:
@@ -95,7 +95,7 @@ def plan(
             "new_offset": offset,
             "change": offset - committed[key] if key in committed else None,
         }
-        for key, offset in sorted(wanted.items())
+        for key, offset in sorted(targets.items())
     ]
     data = {"group": group, "executed": executed, "plan": rows}
     return Document(data, {"group": group, "executed": executed}, [Listing(rows, _PLAN_COLUMNS)])
@@ -120,7 +120,7 @@ def resolve_inside(
 
 
 def cut_short(
-    committed: Mapping[TopicPartition, int], wanted: Mapping[TopicPartition, int], by: int
+    committed: Mapping[TopicPartition, int], targets: Mapping[TopicPartition, int], by: int
 ) -> list[TopicPartition]:
     """Return the partitions in which a shift is limited by the start or end of the log."""
-    return [key for key, offset in sorted(wanted.items()) if offset != committed[key] + by]
+    return [key for key, offset in sorted(targets.items()) if offset != committed[key] + by]

@@ -43,7 +43,7 @@ def export_file(
     Brokers can use the file with --metadata sqlite:FILE, and import reads it.
     """
     target = Path(file).absolute()
-    source = _place(metadata, properties)
+    source = _location(metadata, properties)
     image = _copy(source, _parent_checked(target))
     note(f"Exported {_contents(image)} to {target}.")
 
@@ -65,14 +65,14 @@ def import_file(
     file: str, *, metadata: str, properties: str | None = None, verbosity: Verbosity
 ) -> None:
     """Write the metadata of a stopped cluster from a file to an empty store."""
-    target = _place(metadata, properties)
+    target = _location(metadata, properties)
     image = _copy(Path(file).absolute(), target)
     note(f"Imported {_contents(image)} to {metadata}.")
 
 
-def _place(metadata: str, properties: str | None) -> Path | EnsembleAddress:
-    place = metadata_place(metadata, "LL0902", "--metadata")
-    return secured(place, load_config(BrokerArguments(properties=properties)))
+def _location(metadata: str, properties: str | None) -> Path | EnsembleAddress:
+    location = metadata_place(metadata, "LL0902", "--metadata")
+    return secured(location, load_config(BrokerArguments(properties=properties)))
 
 
 def _parent_checked(path: Path) -> Path:
@@ -133,13 +133,13 @@ async def _copied(source: Path | EnsembleAddress, target: Path | EnsembleAddress
         await read.close()
 
 
-def _store(place: Path | EnsembleAddress) -> MovableStore:
+def _store(location: Path | EnsembleAddress) -> MovableStore:
     from lakelog.metadata.store.chain import MemoryMarks
     from lakelog.runtime.posix import SystemClock, SystemRandom
     from lakelog.server.metadata_store import store_at
     from lakelog.server.options import StartError
 
     try:
-        return store_at(place, MemoryMarks(), SystemClock(), SystemRandom(), _SESSION_TIMEOUT_S)
+        return store_at(location, MemoryMarks(), SystemClock(), SystemRandom(), _SESSION_TIMEOUT_S)
     except StartError as error:
         raise CliError("LL0801", str(error)) from error

@@ -45,19 +45,19 @@ def refresh(
         from lakelog.tables.latest.place import find_latest
         from lakelog.tables.latest.refresh import Refresh
 
-        place = find_latest(client, topic, archive.address)
-        if place is None:
+        latest = find_latest(client, topic, archive.address)
+        if latest is None:
             raise CliError(
                 "LL0804",
                 f"topic {topic!r} has no table of newest records",
                 f"lakelog topic alter {topic} --config table.latest=true",
             )
         with stopping() as stop:
-            job = Refresh(place, lambda line: note(line, quiet=session.quiet), stop)
+            job = Refresh(latest, lambda line: note(line, quiet=session.quiet), stop)
             done = job.run(archive, rebuild=bool(rebuild))
     facts = {
         "topic": topic,
-        "table": ".".join(place.address.identifier),
+        "table": ".".join(latest.address.identifier),
         "records_read": done.rows,
         "buckets_rewritten": done.buckets,
         "commits": done.commits,
@@ -77,15 +77,15 @@ def latest_facts(client: TopicClient, archive: TopicArchive) -> dict[str, Any]:
     address = own_latest(client, archive)
     if address is None:
         return {}
-    found = latest_overview(archive, address.load())
+    overview = latest_overview(archive, address.load())
     return {
         "latest_table": ".".join(address.identifier),
-        "latest_rows": found.rows,
-        "latest_files": found.files,
-        "latest_bytes": found.size,
-        "latest_buckets": found.buckets,
-        "latest_lag": found.lag,
-        "latest_null_keys": found.null_keys,
+        "latest_rows": overview.rows,
+        "latest_files": overview.files,
+        "latest_bytes": overview.size,
+        "latest_buckets": overview.buckets,
+        "latest_lag": overview.lag,
+        "latest_null_keys": overview.null_keys,
     }
 
 
@@ -98,19 +98,19 @@ def audited_latest(client: TopicClient, archive: TopicArchive) -> LatestAudit | 
     return None if address is None else audit_latest(archive, address.load())
 
 
-def latest_findings(found: LatestAudit) -> dict[str, Any]:
+def latest_findings(audit: LatestAudit) -> dict[str, Any]:
     """Return the findings of an audit as data."""
     return {
-        "latest_rows": found.rows,
-        "latest_keys": found.keys,
-        "latest_shared_keys": found.shared_keys,
-        "latest_null_keys": found.null_keys,
-        "latest_wrong": found.wrong,
-        "latest_sound": found.is_sound,
+        "latest_rows": audit.rows,
+        "latest_keys": audit.keys,
+        "latest_shared_keys": audit.shared_keys,
+        "latest_null_keys": audit.null_keys,
+        "latest_wrong": audit.wrong,
+        "latest_sound": audit.is_sound,
     }
 
 
-def latest_to_drop(client: TopicClient, place: TablePlace) -> TableAddress | None:
+def latest_to_drop(client: TopicClient, archive_table: TablePlace) -> TableAddress | None:
     """Return the table of newest records that a drop of the topic's table drops, too.
 
     A failed drop may have left files of it, which the next one deletes.
@@ -119,8 +119,8 @@ def latest_to_drop(client: TopicClient, place: TablePlace) -> TableAddress | Non
     from lakelog.tables.latest.table import find_table, is_latest_of
     from lakelog.tables.upkeep.removal import is_unfinished
 
-    topic_id = client.describe([place.topic])[place.topic].topic_id
-    latest = find_latest(client, place.topic, place.address, also_disabled=True)
+    topic_id = client.describe([archive_table.topic])[archive_table.topic].topic_id
+    latest = find_latest(client, archive_table.topic, archive_table.address, also_disabled=True)
     if latest is None:
         return None
     table = find_table(latest.address)

@@ -113,9 +113,9 @@ def create(
         TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
     ):
         admin.topics.describe(topic)
-        place = open_warehouse(where, folder)
+        opened = open_warehouse(where, folder)
         address = ownership.create(
-            admin, client, topic, place, name or topic, partition_by, latest=bool(latest)
+            admin, client, topic, opened, name or topic, partition_by, latest=bool(latest)
         )
     table = ".".join(address.identifier)
     data = {"topic": topic, "table": table, "uuid": address.uuid, "warehouse": where}
@@ -137,33 +137,33 @@ def list_(*, where: WarehouseChoice, session: Session, output: Output) -> None:
     ):
         topics = client.topics()
         places = find_tables(session, client, topics, where)
-        rows = [_listed(client, topics[topic], place) for topic, place in sorted(places.items())]
+        rows = [_listed(client, topics[topic], table) for topic, table in sorted(places.items())]
     show(Listing(rows, _LISTED, empty="No topic has a table."), output.format)
 
 
-def _listed(client: TopicClient, topic: TopicMeta, place: TablePlace) -> dict[str, Any]:
+def _listed(client: TopicClient, topic: TopicMeta, table: TablePlace) -> dict[str, Any]:
     """Return the row of a topic with a table."""
     from lakelog.tables.latest.place import find_latest
 
-    latest = find_latest(client, topic.name, place.address)
-    is_known = place.is_enabled or bool(place.published)
+    latest = find_latest(client, topic.name, table.address)
+    is_known = table.is_enabled or bool(table.published)
     return {
         "topic": topic.name,
-        "table": f"lakelog.{place.name}",
+        "table": f"lakelog.{table.name}",
         "latest": ".".join(latest.address.identifier) if latest else None,
-        "enabled": place.is_enabled,
-        "warehouse": place.warehouse,
-        "catalog": place.catalog or place.warehouse,
-        "archived": sum(place.published.values()) if is_known else None,
-        "lag": _lag(client, topic, place) if is_known else None,
+        "enabled": table.is_enabled,
+        "warehouse": table.warehouse,
+        "catalog": table.catalog or table.warehouse,
+        "archived": sum(table.published.values()) if is_known else None,
+        "lag": _lag(client, topic, table) if is_known else None,
     }
 
 
-def _lag(client: TopicClient, topic: TopicMeta, place: TablePlace) -> int:
+def _lag(client: TopicClient, topic: TopicMeta, table: TablePlace) -> int:
     """Return the number of offsets in the log that are not archived."""
     keys = [(topic.name, partition) for partition in topic.partitions]
     starts, ends = client.earliest(keys), client.latest(keys)
-    archived = place.published
+    archived = table.published
     return sum(max(0, ends[key] - max(archived.get(key[1], 0), starts[key])) for key in keys)
 
 
@@ -181,8 +181,8 @@ def describe(topic: str, *, where: TableChoice, session: Session, output: Output
     with opened_archive(session, topic, where) as (client, archive):
         from lakelog.tables.upkeep.overview import overview
 
-        found = overview(client, archive)
-        show(described(archive, found, latest_facts(client, archive)), output.format)
+        summary = overview(client, archive)
+        show(described(archive, summary, latest_facts(client, archive)), output.format)
 
 
 @app.command(
@@ -206,21 +206,21 @@ def audit(topic: str, *, where: TableChoice, session: Session, output: Output) -
     with opened_archive(session, topic, where) as (client, archive):
         from lakelog.tables.upkeep.audit import audit as audited
 
-        found = audited(client, archive)
+        report = audited(client, archive)
         latest = audited_latest(client, archive)
-    rows = [_audit_row(each) for each in found.partitions]
+    rows = [_audit_row(partition) for partition in report.partitions]
     facts = {
         "topic": topic,
         "snapshot_id": archive.table.metadata.current_snapshot_id,
-        "rows": found.rows,
-        "total_records": found.total_records,
-        "sound": found.is_sound,
+        "rows": report.rows,
+        "total_records": report.total_records,
+        "sound": report.is_sound,
         **(latest_findings(latest) if latest else {}),
     }
     show(Document({**facts, "partitions": rows}, facts, [Listing(rows, _AUDITED)]), output.format)
-    if not found.is_sound:
-        wrong = "; ".join(_offences(topic, each) for each in found.partitions if not each.is_sound)
-        counts = f"{found.rows} rows are not the {found.total_records} of the snapshot's summary"
+    if not report.is_sound:
+        wrong = "; ".join(_offences(topic, row) for row in report.partitions if not row.is_sound)
+        counts = f"{report.rows} rows are not the {report.total_records} of the snapshot's summary"
         raise CliError("LL0806", wrong or counts)
     if latest and not latest.is_sound:
         raise CliError("LL0806", f"of the newest records: {'; '.join(latest.first)}")
@@ -368,101 +368,101 @@ def drop(
     ):
         named = find_places(client, client.describe([topic]), also_disabled=True).get(topic)
         # The keys also name a table whose drop has failed.
-        place = named if where == ANY_TABLE and named else find_table(session, client, topic, where)
-        if place is None:
+        table = named if where == ANY_TABLE and named else find_table(session, client, topic, where)
+        if table is None:
             raise missing_table(topic, where)
-        ownership.check_droppable(client, topic, place)
-        is_named = named is not None and named.address == place.address
-        if not (is_named or place.address.exists() or is_unfinished(place.address)):
+        ownership.check_droppable(client, topic, table)
+        is_named = named is not None and named.address == table.address
+        if not (is_named or table.address.exists() or is_unfinished(table.address)):
             raise missing_table(topic, where)
-        keys = [(topic, partition) for partition in place.published]
+        keys = [(topic, partition) for partition in table.published]
         starts = client.earliest(keys)
-        only = sum(min(starts[key], place.published[key[1]]) for key in keys)
-        what = f"the table lakelog.{place.name} of '{topic}'"
+        only = sum(min(starts[key], table.published[key[1]]) for key in keys)
+        what = f"the table lakelog.{table.name} of '{topic}'"
         kept = "" if purge else ", keeping its files"
         lost = f"; up to {counted(only, 'offset')} of it are no longer in the log" if only else ""
         confirm(f"drop {what}{kept}{lost}", yes=consent.yes)
-        latest = latest_to_drop(client, place)
-        words = where.words if is_named else at(place).words
+        latest = latest_to_drop(client, table)
+        words = where.words if is_named else at(table).words
         with repeatable(f"lakelog table drop {topic}{words}{' --purge' if purge else ''}"):
             files = ownership.drop(
-                admin, topic, place.address, purge=purge, latest=latest, is_named=is_named
+                admin, topic, table.address, purge=purge, latest=latest, is_named=is_named
             )
-    data = {"topic": topic, "table": f"lakelog.{place.name}", "files_deleted": files}
+    data = {"topic": topic, "table": f"lakelog.{table.name}", "files_deleted": files}
     show(Document(data, data), output.format)
 
 
-def described(archive: TopicArchive, found: Overview, latest: dict[str, Any]) -> Document:
+def described(archive: TopicArchive, summary: Overview, latest: dict[str, Any]) -> Document:
     """Return a table as data; tables show sizes with units. latest: as `latest_facts`."""
     rows = [
         {
-            "partition": each.partition,
-            "archived_from": each.start,
-            "archived_to": each.end,
-            "log_start": each.log_start,
-            "log_end": each.log_end,
-            "lag": each.lag,
+            "partition": partition.partition,
+            "archived_from": partition.start,
+            "archived_to": partition.end,
+            "log_start": partition.log_start,
+            "log_end": partition.log_end,
+            "lag": partition.lag,
         }
-        for each in found.partitions
+        for partition in summary.partitions
     ]
     facts: dict[str, Any] = {
         "topic": archive.topic,
         "table": ".".join(archive.address.identifier),
         "location": archive.table.location(),
-        "partition_by": found.partition_by,
+        "partition_by": summary.partition_by,
         "snapshot_id": archive.table.metadata.current_snapshot_id,
-        "rows": found.rows,
-        "files": found.files,
-        "small_files": found.small_files,
-        "bytes": found.size,
-        "snapshots": found.snapshots,
-        "lag": sum(each.lag for each in found.partitions),
+        "rows": summary.rows,
+        "files": summary.files,
+        "small_files": summary.small_files,
+        "bytes": summary.size,
+        "snapshots": summary.snapshots,
+        "lag": sum(partition.lag for partition in summary.partitions),
         "dead_letters": archive.dead_letters,
         "skipped_records": archive.skipped_records,
-        "offsets_only_in_table": sum(each.only_in_table for each in found.partitions),
+        "offsets_only_in_table": sum(partition.only_in_table for partition in summary.partitions),
         **latest,
     }
-    shown = {**facts, "bytes": sized(found.size), "partition_by": found.partition_by or None}
+    shown = {**facts, "bytes": sized(summary.size), "partition_by": summary.partition_by or None}
     return Document({**facts, "partitions": rows}, shown, [Listing(rows, _OFFSETS)])
 
 
-def _audit_row(each: PartitionAudit) -> dict[str, Any]:
+def _audit_row(partition: PartitionAudit) -> dict[str, Any]:
     kinds = {
-        "duplicates": each.duplicates,
-        "outside": each.outside,
-        "missing": each.missing,
-        "extra": each.extra,
-        "doubled": each.doubled,
+        "duplicates": partition.duplicates,
+        "outside": partition.outside,
+        "missing": partition.missing,
+        "extra": partition.extra,
+        "doubled": partition.doubled,
     }
     return {
-        "partition": each.partition,
-        "archived_from": each.start,
-        "archived_to": each.end,
-        "rows": each.rows,
-        "compared": each.compared,
-        "unverified": each.unverified,
-        "skipped": each.skipped,
-        "dead_letters": each.refused.dead_letters,
-        "skipped_records": each.refused.skipped,
-        "lost_letters": each.lost_letters,
-        "wrong": each.wrong,
+        "partition": partition.partition,
+        "archived_from": partition.start,
+        "archived_to": partition.end,
+        "rows": partition.rows,
+        "compared": partition.compared,
+        "unverified": partition.unverified,
+        "skipped": partition.skipped,
+        "dead_letters": partition.refused.dead_letters,
+        "skipped_records": partition.refused.skipped,
+        "lost_letters": partition.lost_letters,
+        "wrong": partition.wrong,
         **{name: kind.first for name, kind in kinds.items()},
     }
 
 
-def _offences(topic: str, each: PartitionAudit) -> str:
+def _offences(topic: str, partition: PartitionAudit) -> str:
     named = {
-        "twice in the table": each.duplicates,
-        "outside of the archived range": each.outside,
-        "missing in the table": each.missing,
-        "not in the log": each.extra,
-        "both rows and dead letters": each.doubled,
+        "twice in the table": partition.duplicates,
+        "outside of the archived range": partition.outside,
+        "missing in the table": partition.missing,
+        "not in the log": partition.extra,
+        "both rows and dead letters": partition.doubled,
     }
     parts = [
         f"{counted(kind.count, 'offset')} {text} (first {', '.join(map(str, kind.first))})"
         for text, kind in named.items()
         if kind.count
     ]
-    if each.lost_letters:
-        parts.append(f"{counted(each.lost_letters, 'dead letter')} missing in their table")
-    return f"{topic}-{each.partition}: {', '.join(parts)}"
+    if partition.lost_letters:
+        parts.append(f"{counted(partition.lost_letters, 'dead letter')} missing in their table")
+    return f"{topic}-{partition.partition}: {', '.join(parts)}"

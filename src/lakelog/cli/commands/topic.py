@@ -159,8 +159,8 @@ def describe(
     A partition is offline (no leader), under-min-isr (fewer replicas in sync than
     min.insync.replicas, so that acks=all fails), or under-replicated (a replica is not in sync).
     """
-    wanted = {UNDER_REPLICATED: under_replicated, UNDER_MIN_ISR: under_min_isr, OFFLINE: offline}
-    limit = next((problem for problem, is_wanted in wanted.items() if is_wanted), None)
+    filters = {UNDER_REPLICATED: under_replicated, UNDER_MIN_ISR: under_min_isr, OFFLINE: offline}
+    limit = next((problem for problem, is_wanted in filters.items() if is_wanted), None)
     documents: list[Document] = []
     with open_admin(session) as admin:
         status = for_each(names, lambda topic: documents.append(_describe(admin, topic, limit)))
@@ -217,12 +217,12 @@ def alter(
 def delete(names: Sequence[str], *, session: Session, consent: Consent) -> int:
     """Delete topics with all their records."""
     with open_admin(session) as admin:
-        known = {topic.name for topic in admin.topics.list(internal=True)}
-        present = [topic for topic in names if topic in known]
+        existing = {topic.name for topic in admin.topics.list(internal=True)}
+        present = [topic for topic in names if topic in existing]
         confirm_deletion(present, "records", yes=consent.yes)
 
         def remove(topic: str) -> None:
-            if topic not in known:
+            if topic not in existing:
                 admin.topics.describe(topic)
             admin.topics.delete(topic)
             note(f"Deleted topic '{topic}'", quiet=session.quiet)
@@ -360,22 +360,22 @@ def _describe(admin: Admin, name: str, limit: str | None) -> Document:
 def log_sizes(admin: Admin) -> LogSizes:
     """Return the bytes of each replica, except at brokers that do not answer."""
     return {
-        (each.node_id, *key): size
-        for each in admin.known_log_dirs()
-        for key, size in each.partitions.items()
+        (log_dir.node_id, *key): size
+        for log_dir in admin.known_log_dirs()
+        for key, size in log_dir.partitions.items()
     }
 
 
 def _leader_bytes(topic: str, row: Partition, sizes: LogSizes) -> Size | None:
-    found = sizes.get((row.leader, topic, row.partition))
-    return None if found is None else Size(found)
+    size = sizes.get((row.leader, topic, row.partition))
+    return None if size is None else Size(size)
 
 
 def _total_bytes(topic: Topic, sizes: LogSizes) -> Size | None:
     """Return the bytes of all leaders' logs; unknown if that of one is unknown."""
-    found = [_leader_bytes(topic.name, row, sizes) for row in topic.partitions]
-    known = [size for size in found if size is not None]
-    return Size(sum(known)) if len(known) == len(found) else None
+    leader_sizes = [_leader_bytes(topic.name, row, sizes) for row in topic.partitions]
+    known_sizes = [size for size in leader_sizes if size is not None]
+    return Size(sum(known_sizes)) if len(known_sizes) == len(leader_sizes) else None
 
 
 def _bounds(admin: Admin, topic: Topic) -> dict[TopicPartition, Bounds]:
@@ -417,7 +417,7 @@ def document(
     limit: the lightest problem of the partitions that are shown; None shows all partitions.
     """
     configs = list(configs)
-    minimum = next((each.value for each in configs if each.name == _MIN_ISR), None)
+    minimum = next((config.value for config in configs if config.name == _MIN_ISR), None)
     min_isr = int(minimum or 1)
     partitions = [
         _partition(row, bounds.get((topic.name, row.partition)), min_isr)
@@ -449,9 +449,9 @@ def document(
         columns = (*columns, "problem")
     if eligible:
         for row in partitions:
-            found = eligible.get(row["partition"])
-            row["elr"] = list(found.elr) if found else []
-            row["last_known_elr"] = list(found.last_known_elr) if found else []
+            replicas = eligible.get(row["partition"])
+            row["elr"] = list(replicas.elr) if replicas else []
+            row["last_known_elr"] = list(replicas.last_known_elr) if replicas else []
         columns = (*columns, "elr", "last_known_elr")
     parts = [Listing(partitions, columns)]
     if settings:

@@ -77,7 +77,7 @@ def list_transactions(
         states = states or _RUNNING
     with open_admin(session) as admin:
         try:
-            found = admin.transactions.list(
+            listings = admin.transactions.list(
                 states=states, longer_than_ms=duration_ms, pattern=match
             )
         except KafkaError as error:
@@ -85,9 +85,9 @@ def list_transactions(
                 raise
             text = f"--match '{match}' is not a regular expression"
             raise CliError("LL0902", text, "in RE2's syntax, for example 'billing-.*'") from error
-    shown = found if children else without_children(found)
-    if len(shown) < len(found):
-        hidden = counted(len(found) - len(shown), "transaction")
+    shown = listings if children else without_children(listings)
+    if len(shown) < len(listings):
+        hidden = counted(len(listings) - len(shown), "transaction")
         note(f"{hidden} of sinks' tasks not shown; use --children", quiet=session.quiet)
     show(listing(shown), output.format)
 
@@ -97,18 +97,18 @@ def describe(transactional_id: str, *, session: Session, output: Output) -> None
     """Describe a transactional id: its producer and the partitions of its transaction."""
     with open_admin(session) as admin:
         try:
-            found = admin.transactions.describe(transactional_id)
+            transaction = admin.transactions.describe(transactional_id)
         except KafkaError as error:
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
-            known = [row.transactional_id for row in admin.transactions.list()]
+            ids = [row.transactional_id for row in admin.transactions.list()]
             hint = (
-                suggestion(transactional_id, known)
+                suggestion(transactional_id, ids)
                 or "use lakelog txn list to show all transactional ids"
             )
             text = f"unknown transactional id '{transactional_id}'"
             raise CliError("LL0211", text, hint) from error
-    show(document(found, time.time_ns() // 1_000_000), output.format)
+    show(document(transaction, time.time_ns() // 1_000_000), output.format)
 
 
 @app.command(
@@ -119,8 +119,8 @@ def describe(transactional_id: str, *, session: Session, output: Output) -> None
 def hanging(topics: Sequence[str] = (), *, session: Session, output: Output) -> None:
     """List hanging transactions: open in a partition, and unknown to all coordinators."""
     with open_admin(session) as admin:
-        found = admin.transactions.hanging(topics)
-    show(hanging_listing(found), output.format)
+        transactions = admin.transactions.hanging(topics)
+    show(hanging_listing(transactions), output.format)
 
 
 @app.command(
@@ -186,22 +186,22 @@ def remove(sink_id: str, *, session: Session, consent: Consent, output: Output) 
 
 
 def _check_is_sink(admin: Admin, sink_id: str) -> None:
-    known = {row.transactional_id: row.next_batch for row in admin.transactions.list()}
-    if known.get(sink_id) is not None:
+    next_batches = {row.transactional_id: row.next_batch for row in admin.transactions.list()}
+    if next_batches.get(sink_id) is not None:
         return
-    sinks = [name for name, next_batch in known.items() if next_batch is not None]
+    sinks = [name for name, next_batch in next_batches.items() if next_batch is not None]
     hint = suggestion(sink_id, sinks) or "use lakelog txn list to show all sinks"
-    if sink_id in known:
+    if sink_id in next_batches:
         raise CliError("LL0215", f"'{sink_id}' is the id of an ordinary producer", hint)
     raise CliError("LL0211", f"unknown sink '{sink_id}'", hint)
 
 
 def _check_hangs(admin: Admin, producer: ActiveProducer) -> None:
     """Check that no coordinator knows the transaction: it would end it at the timeout."""
-    known = admin.transactions.list(states=_RUNNING, producer_ids=[producer.producer_id])
-    for row in known:
+    listings = admin.transactions.list(states=_RUNNING, producer_ids=[producer.producer_id])
+    for row in listings:
         try:
-            found = admin.transactions.describe(row.transactional_id)
+            txn = admin.transactions.describe(row.transactional_id)
         except KafkaError as error:
             if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 continue
@@ -209,7 +209,7 @@ def _check_hangs(admin: Admin, producer: ActiveProducer) -> None:
         raise CliError(
             "LL0213",
             f"'{row.transactional_id}' has this transaction as {row.state}",
-            f"its coordinator ends it within {found.timeout_ms} ms of its start; --force aborts it",
+            f"its coordinator ends it within {txn.timeout_ms} ms of its start; --force aborts it",
         )
 
 
@@ -239,30 +239,30 @@ def chosen(
 ) -> ActiveProducer:
     """Return the producer of the transaction. Raises `CliError` if none or several match."""
     open_ = [row for row in producers if row.txn_start_offset >= 0]
-    wanted = [row for row in open_ if producer_id in (None, row.producer_id)]
+    matching = [row for row in open_ if producer_id in (None, row.producer_id)]
     where = f"{key[0]}-{key[1]}"
-    if not wanted:
+    if not matching:
         whose = "" if producer_id is None else f" of producer {producer_id}"
         raise CliError("LL0212", f"no transaction{whose} is open in {where}")
-    if len(wanted) > 1:
-        ids = ", ".join(str(row.producer_id) for row in wanted)
+    if len(matching) > 1:
+        ids = ", ".join(str(row.producer_id) for row in matching)
         raise CliError(
             "LL0902",
             f"several transactions are open in {where}",
             f"specify --producer-id, one of {ids}",
         )
-    return wanted[0]
+    return matching[0]
 
 
-def without_children(found: Sequence[TransactionListing]) -> list[TransactionListing]:
+def without_children(listings: Sequence[TransactionListing]) -> list[TransactionListing]:
     """Return the rows without the transactions of sinks' tasks, `SINK/1/2/3`.
 
     Their coordinator is that of the sink, whose row counts the open ones.
     """
-    return [row for row in found if not _CHILD.fullmatch(row.transactional_id)]
+    return [row for row in listings if not _CHILD.fullmatch(row.transactional_id)]
 
 
-def listing(found: Iterable[TransactionListing]) -> Listing:
+def listing(listings: Iterable[TransactionListing]) -> Listing:
     """Return one row per transactional id."""
     rows = [
         {
@@ -272,7 +272,7 @@ def listing(found: Iterable[TransactionListing]) -> Listing:
             "coordinator": row.node_id,
             **_sink_columns(row),
         }
-        for row in found
+        for row in listings
     ]
     has_sinks = any("next_batch" in row for row in rows)
     columns = _LIST_COLUMNS + (_SINK_COLUMNS if has_sinks else ())
@@ -285,39 +285,39 @@ def _sink_columns(row: TransactionListing) -> dict[str, int]:
     return {"next_batch": row.next_batch, "open_children": row.open_children}
 
 
-def hanging_listing(found: Iterable[HangingTransaction]) -> Listing:
+def hanging_listing(transactions: Iterable[HangingTransaction]) -> Listing:
     """Return one row per hanging transaction."""
     rows = [
         {
-            "topic": each.topic,
-            "partition": each.partition,
-            "producer_id": each.producer.producer_id,
-            "producer_epoch": each.producer.producer_epoch,
-            "start_offset": each.producer.txn_start_offset,
-            "last_write": iso_utc(each.producer.last_timestamp_ms),
+            "topic": txn.topic,
+            "partition": txn.partition,
+            "producer_id": txn.producer.producer_id,
+            "producer_epoch": txn.producer.producer_epoch,
+            "start_offset": txn.producer.txn_start_offset,
+            "last_write": iso_utc(txn.producer.last_timestamp_ms),
         }
-        for each in found
+        for txn in transactions
     ]
     return Listing(rows, _HANGING_COLUMNS, empty="no hanging transactions")
 
 
-def document(found: Transaction, now_ms: int) -> Document:
+def document(transaction: Transaction, now_ms: int) -> Document:
     """Return the description of one transactional id. now_ms: milliseconds since the epoch."""
-    runs = found.state in _RUNNING and found.start_ms >= 0
+    runs = transaction.state in _RUNNING and transaction.start_ms >= 0
     facts = {
-        "transactional_id": found.transactional_id,
-        "state": found.state,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "timeout_ms": found.timeout_ms,
-        "start": iso_utc(found.start_ms),
-        "start_ms": found.start_ms if found.start_ms >= 0 else None,
-        "running_ms": max(now_ms - found.start_ms, 0) if runs else None,
+        "transactional_id": transaction.transactional_id,
+        "state": transaction.state,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "timeout_ms": transaction.timeout_ms,
+        "start": iso_utc(transaction.start_ms),
+        "start_ms": transaction.start_ms if transaction.start_ms >= 0 else None,
+        "running_ms": max(now_ms - transaction.start_ms, 0) if runs else None,
     }
-    rows = [{"topic": topic, "partition": index} for topic, index in sorted(found.partitions)]
+    rows = [{"topic": topic, "partition": index} for topic, index in sorted(transaction.partitions)]
     parts = [Listing(rows, _PARTITION_COLUMNS, empty="the transaction has no partitions")]
-    if found.sink is not None:
-        return _sink_document(facts, found.sink)
+    if transaction.sink is not None:
+        return _sink_document(facts, transaction.sink)
     return Document({**facts, "partitions": rows}, facts, parts)
 
 
@@ -330,12 +330,12 @@ def _sink_document(facts: dict[str, Any], sink: SinkControl) -> Document:
     }
     rows = [
         {
-            "transactional_id": each.transactional_id,
-            "state": each.state,
-            "start": iso_utc(each.start_ms),
-            "partitions": each.partitions,
+            "transactional_id": child.transactional_id,
+            "state": child.state,
+            "start": iso_utc(child.start_ms),
+            "partitions": child.partitions,
         }
-        for each in sink.children
+        for child in sink.children
     ]
     parts = [Listing(rows, _CHILD_COLUMNS, empty="the sink has no open children")]
     return Document({**control, "children": rows}, control, parts)

@@ -110,8 +110,8 @@ class BrokerRun:
         rest = b""
         while chunk := await self._process.stderr.read(_CHUNK_BYTES):
             *whole, rest = (rest + chunk).split(b"\n")
-            for each in whole:
-                line(each)
+            for text in whole:
+                line(text)
             if len(rest) >= _LINE_BYTES_MAX:
                 line(rest)
                 rest = b""

@@ -177,15 +177,15 @@ class ZooKeeperEnsemble:
 
     def ended(self) -> dict[int, int]:
         """Return the exit status of each server that ended by itself, by number; forget them."""
-        found = {}
+        statuses = {}
         for number, process in list(self._processes.items()):
             status = process.poll()
             if status is not None:
-                found[number] = status
+                statuses[number] = status
                 del self._processes[number]
-        if found:
+        if statuses:
             self._guard_processes()
-        return found
+        return statuses
 
     def kill(self, number: int) -> None:
         """Kill a server, as SIGKILL does."""

@@ -37,8 +37,8 @@ def port_of(reserved: socket.socket) -> int:
 def reserved_ports(host: str, first: int, count: int) -> Iterator[list[int]]:
     """Reserve ports within the block: from `first` on, or free ones for 0. Raises as `reserve`."""
     with ExitStack() as stack:
-        wanted = range(first, first + count) if first else [0] * count
-        yield [port_of(stack.enter_context(reserve(host, port))) for port in wanted]
+        numbers = range(first, first + count) if first else [0] * count
+        yield [port_of(stack.enter_context(reserve(host, port))) for port in numbers]
 
 
 def free_ports(host: str, count: int) -> list[int]:
@@ -47,12 +47,12 @@ def free_ports(host: str, count: int) -> list[int]:
     For servers that do not bind with SO_REUSEADDR, such as ZooKeeper: a reserved port is refused to
     them. Raises `OSError` if there are not so many.
     """
-    found: list[int] = []
+    ports: list[int] = []
     untried = random.SystemRandom().sample(_NOT_EPHEMERAL, len(_NOT_EPHEMERAL))
-    while len(found) < count:
+    while len(ports) < count:
         if not untried:
             raise OSError(f"fewer than {count} ports of {_NOT_EPHEMERAL} are free")
         with suppress(OSError), closing(socket.socket()) as server:
             server.bind((host, port := untried.pop()))
-            found.append(port)
-    return found
+            ports.append(port)
+    return ports

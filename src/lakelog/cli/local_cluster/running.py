@@ -122,8 +122,8 @@ def check_store(folder: ClusterFolder, *, zookeeper: bool) -> None:
 def _ports(arguments: ClusterArguments) -> Iterator[list[int]]:
     with ExitStack() as stack:
         try:
-            wanted = reserved_ports(_HOST, arguments.port, arguments.brokers)
-            ports = stack.enter_context(wanted)
+            reservation = reserved_ports(_HOST, arguments.port, arguments.brokers)
+            ports = stack.enter_context(reservation)
         except OSError as error:
             last = arguments.port + arguments.brokers - 1
             text = f"cannot listen on {_HOST}, ports {arguments.port} to {last}: {error.strerror}"

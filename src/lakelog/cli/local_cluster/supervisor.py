@@ -55,7 +55,7 @@ class Supervisor:
         self._noun = noun
         self._refusing: set[int] = set()
         self._runs: dict[int, BrokerRun] = {}
-        self._unready = {each.node_id for each in brokers}
+        self._unready = {broker.node_id for broker in brokers}
         self._all_ready = asyncio.Event()
         self._stopping = asyncio.Event()
         self._is_complete = False
@@ -70,7 +70,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signalled)
-        tasks = [asyncio.ensure_future(self._keep(each)) for each in self._brokers]
+        tasks = [asyncio.ensure_future(self._keep(broker)) for broker in self._brokers]
         if self._ensemble is not None:
             tasks.append(asyncio.ensure_future(self._keep_ensemble(self._ensemble)))
         completing = asyncio.ensure_future(self._completed())

@@ -109,7 +109,7 @@ def worker_specs(
         words = [f"--node-id={node_id}", f"--data={folder.broker(node_id)}", f"--listen={address}"]
         if arguments.http is not None:
             words.append(f"--http={_following(arguments.http, index)}")
-        words += [f"--advertise={_following(each, index)}" for each in arguments.advertise]
+        words += [f"--advertise={_following(address, index)}" for address in arguments.advertise]
         specs.append(BrokerSpec(node_id, address, (*words, *common)))
     return specs
 

@@ -99,10 +99,10 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _check_fields(fields: Iterable[str], known: tuple[str, ...], what: str = "") -> None:
+def _check_fields(fields: Iterable[str], allowed: tuple[str, ...], what: str = "") -> None:
     for name in fields:
-        if name not in known:
-            hint = suggestion(name, known) or f"fields are {', '.join(known)}"
+        if name not in allowed:
+            hint = suggestion(name, allowed) or f"fields are {', '.join(allowed)}"
             raise ValueError(f"unknown field '{name}'{what}; {hint}")
 
 

@@ -65,7 +65,7 @@ def find_target(session: Session, topic: str) -> Target:
 
 def _creation(admin: Admin, topic: str) -> str:
     """Return the note about a topic that the first record creates."""
-    similar = suggestion(topic, [each.name for each in admin.topics.list()])
+    similar = suggestion(topic, [listing.name for listing in admin.topics.list()])
     return f"created topic '{topic}', which did not exist" + (f"; {similar}" if similar else "")
 
 

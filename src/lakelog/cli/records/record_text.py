@@ -115,8 +115,8 @@ def _field(name: str) -> Formatter:
     if name in _CONTENTS:
         return _CONTENTS[name](bytes)
     if name not in _FIELDS:
-        known = " ".join(f"%{name}" for name in [*_FIELDS, *_CONTENTS])
-        raise CliError("LL0902", f"unknown field '%{name}'", f"fields are {known} and %%")
+        names = " ".join(f"%{name}" for name in [*_FIELDS, *_CONTENTS])
+        raise CliError("LL0902", f"unknown field '%{name}'", f"fields are {names} and %%")
     return _FIELDS[name]
 
 
@@ -125,8 +125,8 @@ def _encoded(name: str, modifier: str) -> Formatter:
     if name not in _CONTENTS:
         raise CliError("LL0902", f"'%{name}' takes no modifier", "%k, %v and %h do")
     if modifier not in _ENCODERS:
-        known = ", ".join(f"{{{known}}}" for known in _ENCODERS)
-        hint = f"modifiers are {known}; %{name}%{{ prints a brace"
+        modifiers = ", ".join(f"{{{modifier}}}" for modifier in _ENCODERS)
+        hint = f"modifiers are {modifiers}; %{name}%{{ prints a brace"
         raise CliError("LL0902", f"unknown modifier '{{{modifier}}}' of '%{name}'", hint)
     return _CONTENTS[name](_ENCODERS[modifier])
 

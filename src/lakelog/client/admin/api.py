@@ -157,7 +157,7 @@ class Admin(Closeable):
         broker rejects the request (KIP-113).
         """
         brokers = list(self._cluster.refresh([]).brokers)
-        return [each for node in brokers for each in self.log_dirs_of(node)]
+        return [log_dir for node in brokers for log_dir in self.log_dirs_of(node)]
 
     def known_log_dirs(self) -> list[LogDir]:
         """Return `log_dirs` without the folders of brokers that do not answer.

@@ -127,7 +127,7 @@ class Configs:
 
         Raises `ClientError`.
         """
-        found: dict[str, str | None] = {}
+        values: dict[str, str | None] = {}
         for first in range(0, len(names), _RESOURCES_MAX):
             request = DescribeConfigsRequest(
                 resources=[
@@ -143,8 +143,8 @@ class Configs:
                     where = f"{kind.name.lower()} {result.resource_name!r}"
                     check(result.error_code, where, result.error_message)
                 for row in result.configs:
-                    found[result.resource_name] = row.value
-        return found
+                    values[result.resource_name] = row.value
+        return values
 
     def alter(
         self,

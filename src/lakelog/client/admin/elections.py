@@ -59,20 +59,24 @@ class Elections:
         for key, nodes in replicas.items():
             for node in nodes:
                 by_node[node].append(key)
-        found: dict[TopicPartition, dict[int, ReplicaEnd]] = {key: {} for key in replicas}
+        ends: dict[TopicPartition, dict[int, ReplicaEnd]] = {key: {} for key in replicas}
         self._cluster.refresh([])
         for node, keys in by_node.items():
             for key, end in self._ends_at(node, keys).items():
-                found[key][node] = end
-        return found
+                ends[key][node] = end
+        return ends
 
     def _ends_at(self, node: int, keys: list[TopicPartition]) -> dict[TopicPartition, ReplicaEnd]:
-        wanted: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
+        requested: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
         for topic, partition in keys:
-            wanted[topic].append(ListOffsetsPartition(partition_index=partition, timestamp=LATEST))
+            requested[topic].append(
+                ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
+            )
         request = ListOffsetsRequest(
             replica_id=_ANY_REPLICA,
-            topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in wanted.items()],
+            topics=[
+                ListOffsetsTopic(name=name, partitions=rows) for name, rows in requested.items()
+            ],
         )
         try:
             response = self._cluster.ask(node, request, ListOffsetsResponse)

@@ -89,12 +89,12 @@ class Features:
         `OutcomeUnknownError`.
         """
         down = _UNSAFE_DOWNGRADE if is_unsafe else _SAFE_DOWNGRADE
-        wanted = [(name, level, _UPGRADE) for name, level in upgrades.items()]
-        wanted += [(name, level, down) for name, level in downgrades.items()]
+        updates = [(name, level, _UPGRADE) for name, level in upgrades.items()]
+        updates += [(name, level, down) for name, level in downgrades.items()]
         request = UpdateFeaturesRequest(
             feature_updates=[
                 FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
-                for name, level, kind in wanted
+                for name, level, kind in updates
             ],
             validate_only=validate_only,
         )
@@ -123,6 +123,6 @@ def _levels(response: ApiVersionsResponse) -> dict[str, int]:
 def _feature(
     name: str, level: int, supported: Mapping[int, Mapping[str, tuple[int, int]]]
 ) -> Feature:
-    known = {node_id: rows[name] for node_id, rows in sorted(supported.items()) if name in rows}
-    lacking = tuple(sorted(supported.keys() - known.keys()))
-    return Feature(name, level, known, lacking)
+    ranges = {node_id: rows[name] for node_id, rows in sorted(supported.items()) if name in rows}
+    lacking = tuple(sorted(supported.keys() - ranges.keys()))
+    return Feature(name, level, ranges, lacking)

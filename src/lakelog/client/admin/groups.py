@@ -121,7 +121,9 @@ def _consumer_member(row: DescribedConsumerMember) -> GroupMember:
 
 
 def _partitions(assignment: Assignment) -> list[TopicPartition]:
-    return [(t.topic_name, each) for t in assignment.topic_partitions for each in t.partitions]
+    return [
+        (t.topic_name, partition) for t in assignment.topic_partitions for partition in t.partitions
+    ]
 
 
 _DEAD = "Dead"
@@ -162,34 +164,34 @@ class Groups:
         Raises `UnreachableError`, and the last `ClientError` of a broker that does not answer.
         """
         self._cluster.refresh([])
-        found: dict[str, GroupListing] = {}
+        listings: dict[str, GroupListing] = {}
         for node in list(self._cluster.view.brokers):
             ask = partial(_groups_of, self._cluster, node)
-            found |= {listing.group_id: listing for listing in self._cluster.retrying(ask)}
-        return [found[group] for group in sorted(found)]
+            listings |= {listing.group_id: listing for listing in self._cluster.retrying(ask)}
+        return [listings[group] for group in sorted(listings)]
 
     def describe(self, group: str) -> Group:
         """Return the description of a group of either protocol. Raises GROUP_ID_NOT_FOUND."""
 
         def work() -> Group:
-            found, missing = None, None
+            classic, missing = None, None
             try:
-                found = self._describe_classic(group)
+                classic = self._describe_classic(group)
             except ClientError as error:
                 if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                     raise
                 missing = error
-            if found is not None and found.state != _DEAD:
-                return found
+            if classic is not None and classic.state != _DEAD:
+                return classic
             try:
                 return self._describe_consumer(group)
             except ClientError as error:
                 if error.code not in _NO_CONSUMER_GROUP:
                     raise
-            if found is None:
+            if classic is None:
                 assert missing is not None
                 raise missing
-            return found
+            return classic
 
         return self._cluster.retrying_coordinator(group, work)
 
@@ -253,12 +255,12 @@ class Groups:
         """
         committed = self.offsets(group)
         topics = self._cluster.refresh({topic for topic, _ in committed}).topics
-        wanted = {
+        timestamps = {
             (topic, partition): LATEST
             for topic, partition in committed
             if topic in topics and partition < len(topics[topic].partitions)
         }
-        ends = list_offsets(self._cluster, wanted)
+        ends = list_offsets(self._cluster, timestamps)
         return {key: Lag(committed[key].offset, end.offset) for key, end in sorted(ends.items())}
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -284,10 +286,10 @@ class Groups:
         A time is in milliseconds since the epoch, or `EARLIEST` or `LATEST`. A time after the last
         record selects the end. Raises NON_EMPTY_GROUP.
         """
-        found = list_offsets(self._cluster, partitions)
-        late = {key: LATEST for key, place in found.items() if place.offset < 0}
-        found |= list_offsets(self._cluster, late) if late else {}
-        offsets = {key: place.offset for key, place in sorted(found.items())}
+        offsets_at = list_offsets(self._cluster, partitions)
+        late = {key: LATEST for key, offset_at in offsets_at.items() if offset_at.offset < 0}
+        offsets_at |= list_offsets(self._cluster, late) if late else {}
+        offsets = {key: offset_at.offset for key, offset_at in sorted(offsets_at.items())}
         if not dry_run:
             self.commit(group, offsets)
         return offsets

@@ -149,7 +149,7 @@ class Topics:
         Empty for a broker that does not know them. Raises `UnreachableError`.
         """
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])
-        found: dict[int, EligibleReplicas] = {}
+        eligible: dict[int, EligibleReplicas] = {}
         while True:
             try:
                 page = self._cluster.ask_any(request, DescribeTopicPartitionsResponse)
@@ -158,9 +158,9 @@ class Topics:
             for row in (row for topic in page.topics for row in topic.partitions):
                 elr, last_known = row.eligible_leader_replicas or (), row.last_known_elr or ()
                 if elr or last_known:
-                    found[row.partition_index] = EligibleReplicas(tuple(elr), tuple(last_known))
+                    eligible[row.partition_index] = EligibleReplicas(tuple(elr), tuple(last_known))
             if page.next_cursor is None:
-                return found
+                return eligible
             request.cursor = page.next_cursor
 
     def create(
@@ -256,17 +256,17 @@ class Topics:
         partitions are deleted then.
         """
         check_reached(self._cluster, before)
-        found: dict[TopicPartition, int] = {}
+        log_starts: dict[TopicPartition, int] = {}
 
         def work() -> dict[TopicPartition, int]:
-            left = {key: offset for key, offset in before.items() if key not in found}
+            left = {key: offset for key, offset in before.items() if key not in log_starts}
             try:
                 for key, offset in left.items():
-                    found[key] = delete_before(self._cluster, key, offset, force=force)
+                    log_starts[key] = delete_before(self._cluster, key, offset, force=force)
             except Exception:
                 self._cluster.refresh({topic for topic, _ in left})
                 raise
-            return found
+            return log_starts
 
         return self._cluster.retrying(work)
 

@@ -143,11 +143,11 @@ class Transactions:
             duration_filter=longer_than_ms,
             transactional_id_pattern=pattern,
         )
-        found = []
+        listings = []
         for node in [*self._cluster.refresh([]).brokers]:
             response = self._cluster.ask(node, request, ListTransactionsResponse)
             check(response.error_code, f"transactions of broker {node}")
-            found += [
+            listings += [
                 TransactionListing(
                     row.transactional_id,
                     row.producer_id,
@@ -158,7 +158,7 @@ class Transactions:
                 )
                 for row in response.transaction_states
             ]
-        return sorted(found, key=lambda row: row.transactional_id)
+        return sorted(listings, key=lambda row: row.transactional_id)
 
     def describe(self, transactional_id: str) -> Transaction:
         """Return the state of a transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND."""
@@ -206,7 +206,7 @@ class Transactions:
             response = self._cluster.ask(node, request, DescribeProducersResponse)
             row = response.topics[0].partitions[0]
             check(row.error_code, said=row.error_message)
-            return [_active(each) for each in row.active_producers]
+            return [_active(producer) for producer in row.active_producers]
 
         return sorted(self._cluster.retrying(work), key=lambda row: row.producer_id)
 
@@ -218,22 +218,22 @@ class Transactions:
         open_ = self._open(topics)
         if not open_:
             return []
-        known = self._known({each.producer.producer_id for each in open_})
+        registered = self._registered({txn.producer.producer_id for txn in open_})
         unknown = [
-            each
-            for each in open_
-            if (each.producer.producer_id, each.topic, each.partition) not in known
+            txn
+            for txn in open_
+            if (txn.producer.producer_id, txn.topic, txn.partition) not in registered
         ]
         # A transaction that its coordinator has just ended is unknown to it, and not open any more.
-        still = set(map(_place, self._open(topics)))
-        return [each for each in unknown if _place(each) in still]
+        still = set(map(_key, self._open(topics)))
+        return [txn for txn in unknown if _key(txn) in still]
 
-    def _known(self, producer_ids: set[int]) -> set[tuple[int, str, int]]:
+    def _registered(self, producer_ids: set[int]) -> set[tuple[int, str, int]]:
         """Return producer id, topic and partition of all transactions of these producers."""
         rows = self._cluster.retrying(
             lambda: self.list(states=RUNNING, producer_ids=sorted(producer_ids))
         )
-        found = set()
+        registered = set()
         for row in rows:
             try:
                 described = self.describe(row.transactional_id)
@@ -241,32 +241,34 @@ class Transactions:
                 if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                     raise
                 continue
-            found |= {(described.producer_id, *partition) for partition in described.partitions}
-        return found
+            registered |= {
+                (described.producer_id, *partition) for partition in described.partitions
+            }
+        return registered
 
     def _open(self, topics: Sequence[str]) -> Sequence[HangingTransaction]:
         """Return the open transactions of topics, or of all topics; leaders answer for theirs."""
 
         def work() -> Sequence[HangingTransaction]:
-            found: _Found = []
-            for leader, wanted in sorted(self._by_leader(topics).items()):
+            transactions: _Found = []
+            for leader, by_topic in sorted(self._by_leader(topics).items()):
                 request = DescribeProducersRequest(
                     topics=[
                         TopicRequest(name=name, partition_indexes=indexes)
-                        for name, indexes in sorted(wanted.items())
+                        for name, indexes in sorted(by_topic.items())
                     ]
                 )
                 response = self._cluster.ask(leader, request, DescribeProducersResponse)
                 for topic in response.topics:
                     for row in topic.partitions:
                         check(row.error_code, said=row.error_message)
-                        found += [
+                        transactions += [
                             HangingTransaction(topic.name, row.partition_index, producer)
                             for producer in map(_active, row.active_producers)
                             if producer.txn_start_offset >= 0
                         ]
             return sorted(
-                found, key=lambda each: (each.topic, each.partition, each.producer.producer_id)
+                transactions, key=lambda txn: (txn.topic, txn.partition, txn.producer.producer_id)
             )
 
         return self._cluster.retrying(work)
@@ -276,10 +278,10 @@ class Transactions:
         view = self._cluster.refresh(topics or None)
         by_leader: dict[int, _Indexes] = {}
         for name in topics or sorted(view.topics):
-            for each in self._cluster.topic(name).partitions:
-                if each.leader != NO_LEADER:
-                    by_leader.setdefault(each.leader, {}).setdefault(name, []).append(
-                        each.partition
+            for partition in self._cluster.topic(name).partitions:
+                if partition.leader != NO_LEADER:
+                    by_leader.setdefault(partition.leader, {}).setdefault(name, []).append(
+                        partition.partition
                     )
         return by_leader
 
@@ -313,8 +315,8 @@ def _control(row: TransactionState) -> SinkControl | None:
     if row.sink is None:
         return None
     children = tuple(
-        SinkChild(each.transactional_id, each.state, each.start_time_ms, each.partitions)
-        for each in row.children
+        SinkChild(child.transactional_id, child.state, child.start_time_ms, child.partitions)
+        for child in row.children
     )
     return SinkControl(row.sink.query_id, row.sink.run_id, row.sink.next_batch, children)
 
@@ -330,10 +332,10 @@ def _active(row: ProducerState) -> ActiveProducer:
     )
 
 
-def _place(found: HangingTransaction) -> tuple[str, int, int, int]:
+def _key(txn: HangingTransaction) -> tuple[str, int, int, int]:
     return (
-        found.topic,
-        found.partition,
-        found.producer.producer_id,
-        found.producer.txn_start_offset,
+        txn.topic,
+        txn.partition,
+        txn.producer.producer_id,
+        txn.producer.txn_start_offset,
     )

@@ -23,7 +23,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.base.events import event
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, Membership, commit_offsets, fetch_committed
-from lakelog.client.consumer.columns import Wanted, wanted_columns
+from lakelog.client.consumer.columns import Projection, wanted_columns
 from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Misplaced, Trouble
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember
@@ -134,12 +134,12 @@ class Consumer(Closeable):
         """
         if self._group is None:
             raise ValueError("subscribe requires a group")
-        wanted = checked_topics(topics)
+        names = checked_topics(topics)
         self.unsubscribe()
         self._on_revoked = on_revoked
         member = GroupMember(
             self._group,
-            wanted,
+            names,
             assignors=self._assignors,
             instance_id=self._instance_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -224,9 +224,9 @@ class Consumer(Closeable):
         when it is the next one. Raises the errors of `poll`, `ValueError` for an unknown column,
         and `MissingPackageError`, which names the extra to install. timeout_s: seconds.
         """
-        wanted = wanted_columns(columns, null_timestamps=null_timestamps)
-        taken = self._poll(timeout_s, lambda: self._take_columns(wanted, max_records, max_bytes))
-        return wanted.table(taken)
+        chosen = wanted_columns(columns, null_timestamps=null_timestamps)
+        taken = self._poll(timeout_s, lambda: self._take_columns(chosen, max_records, max_bytes))
+        return chosen.table(taken)
 
     def poll_pandas(self, timeout_s: float = 1.0, **settings: Any) -> Any:
         """Return the table of `poll_arrow` as a DataFrame of pandas.
@@ -292,8 +292,8 @@ class Consumer(Closeable):
         """
         epoch = -1
         if offset in (EARLIEST, LATEST):
-            found = self._place_at(partition, offset)
-            offset, epoch = found.offset, found.leader_epoch
+            offset_at = self._place_at(partition, offset)
+            offset, epoch = offset_at.offset, offset_at.leader_epoch
         self._position(partition).seek(offset, epoch)
 
     def seek_to_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
@@ -302,11 +302,11 @@ class Consumer(Closeable):
         The time is in milliseconds since the epoch. Raises `ValueError` for a partition that is not
         assigned, and `ClientError`.
         """
-        found = self._place_at(partition, timestamp_ms)
-        if found.offset < 0:
-            found = self._place_at(partition, LATEST)
-        self._position(partition).seek(found.offset, found.leader_epoch)
-        return found.offset
+        offset_at = self._place_at(partition, timestamp_ms)
+        if offset_at.offset < 0:
+            offset_at = self._place_at(partition, LATEST)
+        self._position(partition).seek(offset_at.offset, offset_at.leader_epoch)
+        return offset_at.offset
 
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record that `poll` returns.
@@ -336,8 +336,8 @@ class Consumer(Closeable):
         """
         group = self._need_group()
         if offsets is None:
-            known = {key: self._positions[key].offset for key in self._uncommitted}
-            offsets = {key: offset for key, offset in known.items() if offset is not None}
+            positions = {key: self._positions[key].offset for key in self._uncommitted}
+            offsets = {key: offset for key, offset in positions.items() if offset is not None}
         if offsets:
             checked_partitions(offsets)
             rows = {key: self._committed_at(key, offset) for key, offset in offsets.items()}
@@ -385,22 +385,22 @@ class Consumer(Closeable):
                 break
         return records
 
-    def _take_columns(self, wanted: Wanted, count: int, max_bytes: int) -> list[pa.RecordBatch]:
+    def _take_columns(self, chosen: Projection, count: int, max_bytes: int) -> list[pa.RecordBatch]:
         taken: list[pa.RecordBatch] = []
         for key, position in list(self._positions.items()):
             before = position.offset
             try:
-                found = position.take_columns(wanted, count, max_bytes, MAX_DECOMPRESSED_BYTES)
+                batches = position.take_columns(chosen, count, max_bytes, MAX_DECOMPRESSED_BYTES)
             except ClientError:
                 if taken:  # as in `_take`
                     break
                 raise
-            taken += found
+            taken += batches
             if position.offset != before:
                 self._uncommitted.add(key)
                 self._positions[key] = self._positions.pop(key)  # last at the next call
-            count -= sum(rows.num_rows for rows in found)
-            max_bytes -= sum(rows.nbytes for rows in found)
+            count -= sum(rows.num_rows for rows in batches)
+            max_bytes -= sum(rows.nbytes for rows in batches)
             if count <= 0 or max_bytes <= 0:
                 break
         return taken
@@ -429,8 +429,8 @@ class Consumer(Closeable):
         return True
 
     def _set_assignment(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = checked_partitions(partitions)
-        self._positions = {key: self._positions.get(key) or Position(key) for key in wanted}
+        keys = checked_partitions(partitions)
+        self._positions = {key: self._positions.get(key) or Position(key) for key in keys}
         self._uncommitted &= self._positions.keys()
 
     def _find_positions(self) -> None:
@@ -453,8 +453,8 @@ class Consumer(Closeable):
             where = f"{topic}-{partition} at offset {position.offset}"
             hint = "Seek, or set auto_offset_reset to earliest or latest."
             raise ClientError(ErrorCode.OFFSET_OUT_OF_RANGE, where, hint=hint)
-        found = self._place_at(position.key, reset)
-        position.seek(found.offset, found.leader_epoch)
+        offset_at = self._place_at(position.key, reset)
+        position.seek(offset_at.offset, offset_at.leader_epoch)
 
     def _replace(self, misplaced: Misplaced) -> None:
         """Continue at the cut of a log that was cut, or as the reset says."""
@@ -482,9 +482,9 @@ class Consumer(Closeable):
             position.seek(end.end_offset, end.epoch)
 
     def _place_at(self, partition: TopicPartition, timestamp_ms: int) -> OffsetAt:
-        wanted = {partition: timestamp_ms}
-        found = list_offsets(self._cluster, wanted, read_committed=self._read_committed)
-        return found[partition]
+        timestamps = {partition: timestamp_ms}
+        offsets = list_offsets(self._cluster, timestamps, read_committed=self._read_committed)
+        return offsets[partition]
 
     def _committed_at(self, key: TopicPartition, offset: int) -> Committed:
         """Return an offset to commit, with the leader epoch of the record before it if known."""

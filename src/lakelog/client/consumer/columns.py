@@ -29,7 +29,7 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 
 
 @dataclass(slots=True, frozen=True)
-class Wanted:
+class Projection:
     """The columns that a poll returns; other columns are not decoded.
 
     null_timestamps: return null for a timestamp outside the years 1 to 9999 instead of raising an
@@ -58,7 +58,7 @@ class Wanted:
         return [name for name in column_types() if name in {*self.columns, "offset"}]
 
 
-def wanted_columns(columns: Iterable[str] | None, *, null_timestamps: bool) -> Wanted:
+def wanted_columns(columns: Iterable[str] | None, *, null_timestamps: bool) -> Projection:
     """Return the columns, by default all.
 
     Raises `ValueError` for unknown columns, and `MissingPackageError` without pyarrow.
@@ -69,11 +69,11 @@ def wanted_columns(columns: Iterable[str] | None, *, null_timestamps: bool) -> W
         names = (*names, "rawTimestamp")
     for name in names:
         if name not in _types() or names.count(name) > 1:
-            known = ", ".join(_types())
-            raise ValueError(f"column {name!r} is unknown or repeated; expected some of {known}")
+            expected = ", ".join(_types())
+            raise ValueError(f"column {name!r} is unknown or repeated; expected some of {expected}")
     if not names:
         raise ValueError("columns must name at least one column")
-    return Wanted(names, null_timestamps)
+    return Projection(names, null_timestamps)
 
 
 @cache
@@ -93,7 +93,7 @@ class Chunk:
     def __init__(
         self,
         key: TopicPartition,
-        wanted: Wanted,
+        projection: Projection,
         batches: list[Batch],
         start: int,
         max_bytes: int,
@@ -106,7 +106,7 @@ class Chunk:
         """
         assert batches, "a chunk has rows to decode"
         self.key = key
-        self.wanted = wanted
+        self.projection = projection
         self.batches = batches
         self.is_cut = end is not None
         self.end = batches[-1][0].last_offset + 1 if end is None else end
@@ -120,13 +120,13 @@ class Chunk:
         """Whether all rows were returned. Decodes the next rows, if necessary, to find out."""
         if not self._left and self._failure is None:
             try:
-                found = self._next()
+                batch = self._next()
             except ClientError as error:
                 self._failure = error
                 return False
-            if found is None:
+            if batch is None:
                 return True
-            self._left.append(found)
+            self._left.append(batch)
         return False
 
     def take(self, count: int, max_bytes: int) -> pa.RecordBatch | None:
@@ -159,7 +159,7 @@ class Chunk:
 
         topic, partition = self.key
         constants = {"topic": topic, "partition": partition}
-        schema = self.wanted.schema
+        schema = self.projection.schema
         arrays = [
             pa.repeat(pa.scalar(constants[field.name], field.type), rows.num_rows)
             if field.name in constants
@@ -171,10 +171,10 @@ class Chunk:
     def _decode(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         return decode_columns(
             self.batches,
-            self.wanted.decoded,
+            self.projection.decoded,
             start=start,
             end=end,
-            null_timestamps=self.wanted.null_timestamps,
+            null_timestamps=self.projection.null_timestamps,
             max_bytes=self._max_bytes,
         )
 

@@ -70,7 +70,7 @@ def with_damaged(
     for header, batch in batches:
         position += len(batch)
         if is_damaged(header, batch):
-            found = DamagedHeader(*HEADER.unpack_from(batch))
+            damaged = DamagedHeader(*HEADER.unpack_from(batch))
             # The first batch may begin before the requested offset, but has it.
             is_due = header.base_offset >= due if kept else header.last_offset >= offset
             following = _following(records, position)
@@ -79,7 +79,7 @@ def with_damaged(
                     f"the batch at offset {header.base_offset} is damaged, and so is its header: "
                     "it is not known where the next batch begins"
                 )
-            kept.append((found, batch))
+            kept.append((damaged, batch))
         else:
             kept.append((header, batch))
         due = header.last_offset + 1

@@ -163,11 +163,11 @@ def _batches(
         raise ClientError(ErrorCode.MESSAGE_TOO_LARGE, text)
     if damaged_end is not None:
         batches = with_damaged(batches, records, target.offset, damaged_end)
-    wanted = [(header, batch) for header, batch in batches if header.last_offset >= target.offset]
-    for number, (header, batch) in enumerate(wanted) if damaged_end is None else ():
+    unread = [(header, batch) for header, batch in batches if header.last_offset >= target.offset]
+    for number, (header, batch) in enumerate(unread) if damaged_end is None else ():
         if is_damaged(header, batch):
             if number:
-                return wanted[:number]
+                return unread[:number]
             text = f"{where}: the batch at offset {header.base_offset} is damaged"
             raise ClientError(ErrorCode.CORRUPT_MESSAGE, text)
-    return wanted
+    return unread

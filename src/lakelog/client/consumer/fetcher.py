@@ -106,7 +106,9 @@ class Fetcher:
         pause = self._not_before_s - time.monotonic()
         wait = min(pause, timeout_s) if pause > 0 else timeout_s
         # A seek since then has made the finding void.
-        misplaced = [each for each in self._misplaced if each.position.turn == each.turn]
+        misplaced = [
+            finding for finding in self._misplaced if finding.position.turn == finding.turn
+        ]
         self._misplaced = []
         if misplaced:
             return misplaced
@@ -146,8 +148,8 @@ class Fetcher:
         records that were read (KIP-320).
         """
         to_check = {}
-        known = {id(each.position) for each in self._misplaced}
-        positions = [position for position in positions if id(position) not in known]
+        misplaced = {id(finding.position) for finding in self._misplaced}
+        positions = [position for position in positions if id(position) not in misplaced]
         for position in positions:
             if position.fetch_epoch >= 0 and position.checked_epoch != self._leader_epoch(position):
                 to_check[position.key] = position
@@ -194,13 +196,13 @@ class Fetcher:
         failure = leaderless or unchecked
         for position in ready:
             by_node[self._cluster.leader(*position.key).node_id].append(position)
-        for node, wanted in by_node.items():
+        for node, on_node in by_node.items():
             leader = self._leader(node)
             # One request per leader at a time: the broker answers in order, so a second one would
             # wait behind the long poll of the first.
             if leader.asked:
                 continue
-            leader.asked = [(self._target(p), p, p.turn) for p in wanted]
+            leader.asked = [(self._target(p), p, p.turn) for p in on_node]
             leader.asked_s = time.monotonic()
             targets = [target for target, _, _ in leader.asked]
             limits = self._limits

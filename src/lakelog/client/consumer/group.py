@@ -201,10 +201,10 @@ class GroupSession:
                 # Only the leader assigns partitions, so a rejoin of it starts a rebalance.
                 self._member.rejoin()
 
-    def _partition_counts(self, wanted: frozenset[str]) -> dict[str, int]:
+    def _partition_counts(self, names: frozenset[str]) -> dict[str, int]:
         """Return the partition counts of existing topics; missing ones may be created later."""
-        topics = self._cluster.refresh(wanted).topics
-        return {name: len(topics[name].partitions) for name in wanted if name in topics}
+        topics = self._cluster.refresh(names).topics
+        return {name: len(topics[name].partitions) for name in names if name in topics}
 
     def _beat(self) -> None:
         limit = self._interval_s * 3

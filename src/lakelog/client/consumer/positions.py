@@ -20,38 +20,38 @@ from lakelog.records.record import Headers, Record, decode_records
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog.client.consumer.columns import Chunk, Wanted
+    from lakelog.client.consumer.columns import Chunk, Projection
 
 
 def checked_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
     """Return the partitions. Raises `TypeError` with an example for other types."""
-    wanted: list[Any] = [partitions] if isinstance(partitions, str) else list(partitions)
-    for each in wanted:
-        if not _is_partition(each):
+    pairs: list[Any] = [partitions] if isinstance(partitions, str) else list(partitions)
+    for pair in pairs:
+        if not _is_partition(pair):
             raise TypeError(
-                f"a partition is a pair of topic and number, such as ('orders', 0), not {each!r}; "
+                f"a partition is a pair of topic and number, such as ('orders', 0), not {pair!r}; "
                 "subscribe() reads all partitions of a topic as a member of a group"
             )
-    return wanted
+    return pairs
 
 
 def checked_topics(topics: Iterable[str]) -> list[str]:
     """Return the topics. Raises `TypeError` with an example for other types."""
-    wanted = list(topics)
+    names = list(topics)
     if isinstance(topics, str):
         raise TypeError(f"topics must be a list, such as [{topics!r}], not str")
-    for each in wanted:
-        if not isinstance(each, str):
-            raise TypeError(f"a topic is a name, such as 'orders', not {each!r}")
-    return wanted
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a topic is a name, such as 'orders', not {name!r}")
+    return names
 
 
-def _is_partition(each: object) -> bool:
+def _is_partition(value: object) -> bool:
     return (
-        isinstance(each, tuple)
-        and len(each) == 2
-        and isinstance(each[0], str)
-        and isinstance(each[1], SupportsIndex)
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], SupportsIndex)
     )
 
 
@@ -187,7 +187,7 @@ class Position:
         return taken
 
     def take_columns(
-        self, wanted: Wanted, count: int, max_bytes: int, max_batch_bytes: int
+        self, projection: Projection, count: int, max_bytes: int, max_batch_bytes: int
     ) -> list[pa.RecordBatch]:
         """Return up to `count` records of about `max_bytes` as columns; at least one if it can.
 
@@ -196,10 +196,10 @@ class Position:
         """
         assert self.offset is not None, "batches were fetched for a known position"
         taken: list[pa.RecordBatch] = []
-        if self._records or (self._chunk is not None and self._chunk.wanted != wanted):
+        if self._records or (self._chunk is not None and self._chunk.projection != projection):
             self._undecode()
         while count > 0 and (max_bytes > 0 or not taken) and self.has_records:
-            chunk = self._chunk = self._chunk or self._new_chunk(wanted, count, max_batch_bytes)
+            chunk = self._chunk = self._chunk or self._new_chunk(projection, count, max_batch_bytes)
             try:
                 rows = chunk.take(count, max_bytes)
             except ClientError as error:
@@ -221,7 +221,7 @@ class Position:
         self._pass_missing()
         return taken
 
-    def _new_chunk(self, wanted: Wanted, count: int, max_batch_bytes: int) -> Chunk:
+    def _new_chunk(self, projection: Projection, count: int, max_batch_bytes: int) -> Chunk:
         """Return a chunk of the next batches, which have `count` records or are all batches."""
         from lakelog.client.consumer.columns import Chunk
 
@@ -233,7 +233,7 @@ class Position:
             count -= header.records_count
             if header.base_offset < self._one_by_one_end:
                 break
-        return Chunk(self.key, wanted, batches, self.offset, max_batch_bytes)
+        return Chunk(self.key, projection, batches, self.offset, max_batch_bytes)
 
     def _narrow(self, chunk: Chunk, error: ClientError, max_batch_bytes: int) -> bool:
         """After an error, decode less: the records before the bad one. Return whether it can."""
@@ -247,7 +247,7 @@ class Position:
         if isinstance(error, UnreadableTimestampError) and error.offset > self.offset:
             start, end = self.offset, error.offset
             self._chunk = Chunk(
-                chunk.key, chunk.wanted, chunk.batches, start, max_batch_bytes, end=end
+                chunk.key, chunk.projection, chunk.batches, start, max_batch_bytes, end=end
             )
             return True
         return False
@@ -265,7 +265,7 @@ class Position:
         decoded = [] if self._chunk is None else self._chunk.batches
         if self._records and self._decoded is not None:
             decoded = [self._decoded]
-        left = [each for each in decoded if each[0].last_offset >= (self.offset or 0)]
+        left = [batch for batch in decoded if batch[0].last_offset >= (self.offset or 0)]
         self._batches.extendleft(reversed(left))
         self._records.clear()
         self._chunk = self._decoded = None
@@ -293,9 +293,9 @@ class Position:
         self._decoded = self._batches.popleft()
         self._records_epoch = header.partition_leader_epoch
         if not header.is_control:
-            self._records += self._wanted(header, records)
+            self._records += self._unread(header, records)
 
-    def _wanted(self, header: BatchHeader, records: list[Record]) -> list[ConsumerRecord]:
+    def _unread(self, header: BatchHeader, records: list[Record]) -> list[ConsumerRecord]:
         topic, partition = self.key
         kind, start = header.timestamp_type, self.offset or 0
         new = tuple.__new__

@@ -228,10 +228,10 @@ class _Session:
         # The epoch of the last record is not known any more, and a wrong one would seem to diverge.
         self._last_epoch = -1
         while following < end:
-            found = self._receive(following)
-            if found.error and found.error is not ErrorCode.CORRUPT_MESSAGE:
-                raise refused(found.error, self._where(following))
-            if not found.error:
+            refetched = self._receive(following)
+            if refetched.error and refetched.error is not ErrorCode.CORRUPT_MESSAGE:
+                raise refused(refetched.error, self._where(following))
+            if not refetched.error:
                 break
             if time.monotonic() >= deadline:
                 text = f"the broker refuses to read the offsets {first} to {following}: damaged"
@@ -322,8 +322,8 @@ class _Session:
         if fetched.readable_end >= end or target.leader_epoch < 0:
             return False
         key = self._topic, self._partition
-        found, _ = epoch_ends_at_once(self._cluster, {key: target.leader_epoch})
-        return key in found and 0 <= found[key].end_offset < end
+        ends, _ = epoch_ends_at_once(self._cluster, {key: target.leader_epoch})
+        return key in ends and 0 <= ends[key].end_offset < end
 
     def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
         key = self._topic, self._partition

@@ -262,7 +262,7 @@ class Producer(Closeable):
         rows before the failure stay buffered. `MissingPackageError` names the extra to install.
         """
         now_ms = time.time_ns() // 1_000_000
-        found: list[tuple[BatchResult, int]] = []
+        results: list[tuple[BatchResult, int]] = []
         parts = [
             (part, self._topics.get(part.topic) or self._learn_topic(part.topic))
             for part in self._tables.split(rows, topic)
@@ -272,10 +272,10 @@ class Producer(Closeable):
         for part, state in parts:
 
             def add(batch: EncodedBatch, state: _Topic = state) -> None:
-                found.append((self._add(state, batch), batch.count))
+                results.append((self._add(state, batch), batch.count))
 
             self._tables.encode(part, len(state.queues), state.sticky, now_ms, add)
-        return TableDelivery(found)
+        return TableDelivery(results)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send all buffered records and wait until the brokers have answered.
@@ -396,10 +396,10 @@ class Producer(Closeable):
         with self._topic_lock:
             # Another thread may have learned the topic while this one waited for the lock.
             if name not in self._topics:
-                found = self._cluster.topic(name)
+                topic = self._cluster.topic(name)
                 state = _Topic(name)
                 with self._lock:
-                    self._set_count(state, len(found.partitions))
+                    self._set_count(state, len(topic.partitions))
                 self._topics[name] = state
             return self._topics[name]
 

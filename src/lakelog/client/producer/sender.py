@@ -175,9 +175,9 @@ class Sender:
 
     def _prepare(self, ready: Sequence[PartitionQueue], now: float) -> None:
         """Refresh the view of these topics if it is old, and get missing producer ids."""
-        wanted = {queue.topic for queue in ready}
-        if now >= self._view_due_s or not wanted <= self._topics:
-            self._topics |= wanted
+        topics = {queue.topic for queue in ready}
+        if now >= self._view_due_s or not topics <= self._topics:
+            self._topics |= topics
             self._on_view(self._cluster.refresh(self._topics))
             self._view_due_s = now + _VIEW_AGE_MAX_S
         if self._settings.is_idempotent:
@@ -269,8 +269,8 @@ class Sender:
             deadline = link.deadline_s
             waits += [deadline - now] if deadline is not None else []
             waits += [link.not_before_s - now] if link.not_before_s > now else []
-        known = [wait for wait in waits if wait is not None]
-        timeout = 0.0 if self._stopping else max(min(known), 0.0)
+        bounds = [wait for wait in waits if wait is not None]
+        timeout = 0.0 if self._stopping else max(min(bounds), 0.0)
         for key, _ in self._selector.select(timeout):
             if key.fileobj is self._wake_in:
                 self._wake_in.recv(4096)

@@ -329,8 +329,8 @@ def _initialised(cluster: Cluster, transactional_id: str, timeout_ms: int) -> tu
         check(response.error_code, f"transactional id {transactional_id!r}")
         return response
 
-    found = cluster.retrying_coordinator(transactional_id, work, TRANSACTION)
-    return found.producer_id, found.producer_epoch
+    producer = cluster.retrying_coordinator(transactional_id, work, TRANSACTION)
+    return producer.producer_id, producer.producer_epoch
 
 
 class JoinedProducer(Producer):

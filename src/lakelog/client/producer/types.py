@@ -39,9 +39,9 @@ def _check(what: str, part: object) -> None:
         raise TypeError(f"{what} must be bytes or None, not {_named(part)}")
 
 
-def _wrong_header(found: object) -> TypeError:
+def _wrong_header(given: object) -> TypeError:
     return TypeError(
-        f"headers must be pairs of a name and a value, such as [('name', b'value')], not {found!r}"
+        f"headers must be pairs of a name and a value, such as [('name', b'value')], not {given!r}"
     )
 
 

@@ -54,4 +54,4 @@ class Receipt(NamedTuple):
     @property
     def records(self) -> int:
         """The number of records in all partitions."""
-        return sum(each.records for each in self.written)
+        return sum(batch.records for batch in self.written)

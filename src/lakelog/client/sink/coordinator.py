@@ -153,17 +153,19 @@ class Sink(Closeable):
             if row.sink is None:
                 return None
             children = tuple(
-                OpenChild(each.transactional_id, each.state, each.start_time_ms, each.partitions)
-                for each in row.children
+                OpenChild(
+                    child.transactional_id, child.state, child.start_time_ms, child.partitions
+                )
+                for child in row.children
             )
-            found = row.sink
+            sink = row.sink
             return SinkStatus(
                 self.sink_id,
-                found.query_id,
-                found.run_id,
-                found.next_batch,
+                sink.query_id,
+                sink.run_id,
+                sink.next_batch,
                 children,
-                bytes(found.content),
+                bytes(sink.content),
             )
 
         return self._retrying(work)

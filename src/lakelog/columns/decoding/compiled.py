@@ -58,8 +58,6 @@ def header_column(
     count, copy: `loop.count_headers` and `loop.copy_headers`, compiled. batches: the table of the
     batches. row_ends, starts, stops: as `loop.scan` has noted them.
     """
-    import pyarrow as pa
-
     kind, rows = column_types()["headers"], len(starts)
     ends = np.zeros(rows + 1, np.int32)
     counts = ends[1:]
@@ -86,8 +84,6 @@ def header_column(
 
 def _texts(keys: pa.Array) -> pa.Array:
     """Return the keys as strings, with U+FFFD in place of invalid UTF-8."""
-    import pyarrow as pa
-
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -119,13 +115,13 @@ class CompiledDecoder:
         if rows <= CORRUPT:
             header, data = group.batches[CORRUPT - rows]
             raise corrupt(header, _reason(header, data))
-        found = buffers.to_columns(rows)
+        decoded = buffers.to_columns(rows)
         if "headers" in columns:
             _, count, copy_all = self._loops
             starts, stops = buffers.header_starts[:rows], buffers.header_stops[:rows]
-            found["headers"] = header_column(count, copy_all, batches, row_ends, starts, stops)
+            decoded["headers"] = header_column(count, copy_all, batches, row_ends, starts, stops)
         del kept  # the loops have read the memory of the batches until here
-        return found
+        return decoded
 
     def _check(self) -> None:
         """Decode one record, so that a failure to compile happens here and not during a read."""
@@ -138,8 +134,8 @@ class CompiledDecoder:
         columns = [name for name in column_types() if name != "headers" or self._with_headers]
         raw = self.decode(group, columns, 0, 9)
         assert raw["timestamp"].view(pa.int64()).to_pylist() == [7_000]
-        found = [raw[name].to_pylist() for name in ("offset", "key", "value")]
-        assert found == [[3], [b"key"], [b"value"]]
+        decoded = [raw[name].to_pylist() for name in ("offset", "key", "value")]
+        assert decoded == [[3], [b"key"], [b"value"]]
         if self._with_headers:
             assert raw["headers"].to_pylist() == [[{"key": "h", "value": b"x"}]]
 

@@ -119,13 +119,13 @@ def _decode_plainly(group: Group, columns: Collection[str], start: int, end: int
     types: list[int] = []
     for header, content in group.batches:
         try:
-            found = read_records(bytes(content), header)
+            decoded = read_records(bytes(content), header)
         except CorruptRecord as error:
             raise corrupt(header, error) from error
         if header.base_offset < start or header.last_offset >= end:
-            found = [record for record in found if start <= record.offset < end]
-        records += found
-        types += [header.timestamp_type] * len(found)
+            decoded = [record for record in decoded if start <= record.offset < end]
+        records += decoded
+        types += [header.timestamp_type] * len(decoded)
     _PlainRows.count += len(records)
     values: dict[str, Callable[[], list[Any]]] = {
         "offset": lambda: [record.offset for record in records],

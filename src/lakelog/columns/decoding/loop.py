@@ -207,10 +207,10 @@ def scan(  # noqa: C901 - calls with arrays cost too much
         is_append_time = int(batches[batch, IS_APPEND_TIME])
         first, position, previous = row, 0, -1
         for _ in range(int(batches[batch, COUNT])):
-            place = position
-            record = short_record_at(data, place, size)
+            record_start = position
+            record = short_record_at(data, record_start, size)
             if record[0] == CORRUPT:
-                record = record_at(data, place, size)
+                record = record_at(data, record_start, size)
             position, time_delta, delta, key_start, key_size, value_start, value_size, headers = (
                 record
             )

@@ -47,18 +47,18 @@ def lengths(column: pa.Array, name: str) -> pa.Array:
         return pa.repeat(pa.scalar(0, pa.int64()), len(column))
     if pa.types.is_dictionary(kind):
         check_undamaged(column, name)
-        found = lengths(column.dictionary, name).take(column.indices)
+        sizes = lengths(column.dictionary, name).take(column.indices)
     elif pa.types.is_run_end_encoded(kind):
         # Run ends are expanded by position; the values may be large, the lengths are not.
         runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, lengths(column.values, name))
-        found = pc.run_end_decode(runs.slice(column.offset, len(column)))
+        sizes = pc.run_end_decode(runs.slice(column.offset, len(column)))
     elif kind in (pa.string_view(), pa.binary_view()):
-        found = pc.binary_length(as_large_binary(column, name))
+        sizes = pc.binary_length(as_large_binary(column, name))
     else:
         _check_bytes(kind, name)
-        found = pc.binary_length(column)
-    found = found.cast(pa.int64())
-    return pc.fill_null(found, 0) if found.null_count else found
+        sizes = pc.binary_length(column)
+    sizes = sizes.cast(pa.int64())
+    return pc.fill_null(sizes, 0) if sizes.null_count else sizes
 
 
 def as_large_binary(column: pa.Array, name: str) -> pa.Array:
@@ -71,10 +71,10 @@ def as_large_binary(column: pa.Array, name: str) -> pa.Array:
     _check_bytes(column.type, name)
     if column.type in (pa.string_view(), pa.binary_view()):
         check_undamaged(column, name)
-    found = column.cast(pa.large_binary())
+    binary = column.cast(pa.large_binary())
     # Encoders trust the ends of each row; text need not be UTF-8.
-    check_undamaged(found, name)
-    return found
+    check_undamaged(binary, name)
+    return binary
 
 
 def is_plain(kind: pa.DataType) -> bool:
@@ -172,8 +172,8 @@ def read_headers(column: pa.Array, start: int) -> Headers:
     pairs = pc.list_flatten(column)
     keys = pc.struct_field(pairs, "key")
     if keys.null_count:
-        place = pc.index(pc.is_null(keys), True).as_py()
-        row = pc.index(pc.greater(ends, place), True).as_py() - 1
+        pair = pc.index(pc.is_null(keys), True).as_py()
+        row = pc.index(pc.greater(ends, pair), True).as_py() - 1
         raise BadRowError(start + row, "a header without a key", ErrorCode.INVALID_RECORD)
     values = as_large_binary(pc.struct_field(pairs, "value"), "headers")
     return Headers(ends, as_large_binary(keys, "headers"), values)
@@ -205,9 +205,12 @@ def header_lengths(column: pa.Array, start: int) -> pa.Array:
 
     headers = read_headers(column, start)
     overhead = pa.scalar(HEADER_OVERHEAD, pa.int64())
-    each = pc.add(lengths(headers.keys, "headers"), lengths(headers.values, "headers"))
+    pair_sizes = pc.add(lengths(headers.keys, "headers"), lengths(headers.values, "headers"))
     sums = pa.concat_arrays(
-        [pa.array([0], pa.int64()), pc.cumulative_sum(pc.add(each, overhead)).cast(pa.int64())]
+        [
+            pa.array([0], pa.int64()),
+            pc.cumulative_sum(pc.add(pair_sizes, overhead)).cast(pa.int64()),
+        ]
     ).take(headers.ends)
     return pc.subtract(sums.slice(1), sums.slice(0, len(column)))
 
@@ -233,17 +236,17 @@ def _pair_types(kind: pa.DataType) -> tuple[pa.DataType, pa.DataType]:
     """Return the types of a header's key and value. Raises `ColumnError` for other columns."""
     import pyarrow as pa
 
-    found: tuple[pa.DataType, ...] = ()
+    types: tuple[pa.DataType, ...] = ()
     if pa.types.is_map(kind):
-        found = kind.key_type, kind.item_type
+        types = kind.key_type, kind.item_type
     elif _is_list(kind) and pa.types.is_struct(kind.value_type):
         pair = kind.value_type
         names = [field.name for field in pair]
-        found = tuple(pair.field(name).type for name in ("key", "value") if names.count(name) == 1)
-        if len(found) != len(names):
-            found = ()
-    if len(found) == 2 and _is_text(found[0]):
-        return found[0], found[1]
+        types = tuple(pair.field(name).type for name in ("key", "value") if names.count(name) == 1)
+        if len(types) != len(names):
+            types = ()
+    if len(types) == 2 and _is_text(types[0]):
+        return types[0], types[1]
     raise ColumnError(
         f"the column 'headers' must be list<struct<key: string, value: binary>>, not {kind}"
     )
@@ -291,13 +294,13 @@ def read_timestamps(piece: pa.RecordBatch, now_ms: int, start: int) -> pa.Array:
         raise ColumnError(
             f"the column 'timestamp' must be a timestamp or milliseconds in int64, not {kind}"
         )
-    found = _milliseconds(column, start)
-    bounds = pc.min_max(found).as_py()
+    times = _milliseconds(column, start)
+    bounds = pc.min_max(times).as_py()
     if bounds["min"] is not None and not lowest <= bounds["min"] <= bounds["max"] <= TIMESTAMP_MAX:
-        wrong = pc.or_(pc.less(found, lowest), pc.greater(found, TIMESTAMP_MAX))
+        wrong = pc.or_(pc.less(times, lowest), pc.greater(times, TIMESTAMP_MAX))
         row = pc.index(pc.fill_null(wrong, False), True).as_py()
-        raise _bad_timestamp(start + row, found[row].as_py(), "ms")
-    return pc.fill_null(found, now_ms)
+        raise _bad_timestamp(start + row, times[row].as_py(), "ms")
+    return pc.fill_null(times, now_ms)
 
 
 @lru_cache(maxsize=1)

@@ -109,13 +109,13 @@ class CompiledEncoder:
         )
         assert (positions == ends).all(), "each batch has the planned size"
         view = out.data
-        each = zip(
+        planned = zip(
             (ends - sizes[:count]).tolist(),
             ends.tolist(),
             *(of[:count].tolist() for of in (partition_of, counts, base_times, newest_times)),
             strict=True,
         )
-        batches = [EncodedBatch(view[start:end], codec, *rest) for start, end, *rest in each]
+        batches = [EncodedBatch(view[start:end], codec, *rest) for start, end, *rest in planned]
         return batches, int(sticky)
 
     def _check(self) -> None:
@@ -166,10 +166,10 @@ def _binary(column: pa.Array | None) -> tuple[Any, Any, Any]:
         return _NO_ENDS, _NO_BYTES, _NO_BYTES
     _, ends, data = column.buffers()
     first, count = column.offset, len(column)
-    found = np.frombuffer(ends, np.int64)[first : first + count + 1] if count else _ONE_END
+    offsets = np.frombuffer(ends, np.int64)[first : first + count + 1] if count else _ONE_END
     nulls = _numbers(column.is_null().cast(pa.uint8())) if column.null_count else _NO_BYTES
     return (
-        _read_only(found),
+        _read_only(offsets),
         nulls,
         _read_only(np.frombuffer(data, np.uint8)) if data else _NO_BYTES,
     )

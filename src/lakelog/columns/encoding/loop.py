@@ -164,7 +164,7 @@ def plan(  # noqa: C901 - calls with arrays cost too much
     header_value_ends: Any,
     header_value_nulls: Any,
     timestamps: Any,
-    wanted: Any,
+    row_partitions: Any,
     partitions: int,
     sticky: int,
     batch_bytes: int,
@@ -179,14 +179,14 @@ def plan(  # noqa: C901 - calls with arrays cost too much
 ) -> tuple[int, int]:
     """Divide the rows among batches. Return the number of batches and the next sticky partition.
 
-    wanted: partitions, `NO_PARTITION` where the key decides; empty for none. sticky: the partition
-    of rows without a key. batch_bytes: a batch with a record does not exceed it. open_batches: for
-    each partition -1; afterwards its last batch. batch_of, bodies: are set to the batch of each
-    row, and to the bytes of its record after the length. The other five are set for each batch: its
-    partition, records, bytes with header, and times in ms.
+    row_partitions: partitions, `NO_PARTITION` where the key decides; empty for none. sticky: the
+    partition of rows without a key. batch_bytes: a batch with a record does not exceed it.
+    open_batches: for each partition -1; afterwards its last batch. batch_of, bodies: are set to the
+    batch of each row, and to the bytes of its record after the length. The other five are set for
+    each batch: its partition, records, bytes with header, and times in ms.
     """
     batches = 0
-    with_keys, with_partitions = len(key_ends) > 0, len(wanted) > 0
+    with_keys, with_partitions = len(key_ends) > 0, len(row_partitions) > 0
     with_null_keys, with_null_values = len(key_nulls) > 0, len(value_nulls) > 0
     for row in range(count):
         key = value = NULL
@@ -199,7 +199,7 @@ def plan(  # noqa: C901 - calls with arrays cost too much
             headers = headers_size(
                 row, header_ends, header_key_ends, header_value_ends, header_value_nulls
             )
-        partition = int(wanted[row]) if with_partitions else NO_PARTITION
+        partition = int(row_partitions[row]) if with_partitions else NO_PARTITION
         is_sticky = partition == NO_PARTITION and key < 0
         if is_sticky:
             partition = sticky

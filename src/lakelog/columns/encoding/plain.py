@@ -53,9 +53,9 @@ def encode_plainly(
     """Return the batches of the rows and the next sticky partition; see `loop.plan`."""
     nothing = [None] * rows.count
     keys = nothing if rows.keys is None else rows.keys.to_pylist()
-    wanted = nothing if rows.partitions is None else rows.partitions.to_pylist()
+    row_partitions = nothing if rows.partitions is None else rows.partitions.to_pylist()
     headers = [[]] * rows.count if rows.headers is None else _header_rows(rows.headers)
-    columns = (rows.timestamps.to_pylist(), keys, rows.values.to_pylist(), headers, wanted)
+    columns = (rows.timestamps.to_pylist(), keys, rows.values.to_pylist(), headers, row_partitions)
     batches: list[_OpenBatch] = []
     opened: dict[int, _OpenBatch] = {}
     for time, key, value, pairs, given in zip(*columns, strict=True):

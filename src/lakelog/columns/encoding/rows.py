@@ -100,8 +100,8 @@ def check_names(schema: pa.Schema) -> None:
     """Raise `ColumnError` unless all columns are of a record, each once, with a value."""
     for name in schema.names:
         if name not in COLUMNS:
-            known = ", ".join(COLUMNS)
-            raise ColumnError(f"unknown column {name!r}; expected some of {known}")
+            expected = ", ".join(COLUMNS)
+            raise ColumnError(f"unknown column {name!r}; expected some of {expected}")
         if schema.names.count(name) > 1:
             raise ColumnError(f"the column {name!r} exists more than once")
     if "value" not in schema.names:
@@ -172,7 +172,7 @@ def _rows(piece: pa.RecordBatch, limits: Limits, now_ms: int, start: int) -> Row
     if "partition" in names:
         partitions = _partitions(piece.column("partition"), limits.partitions, start)
     timestamps = read_timestamps(piece, now_ms, start)
-    size = sum(each.nbytes for each in (keys, values) if each is not None)
+    size = sum(column.nbytes for column in (keys, values) if column is not None)
     if headers is not None:
         size += headers.keys.nbytes + headers.values.nbytes
     return Rows(piece.num_rows, keys, values, headers, timestamps, partitions, size)
@@ -215,7 +215,7 @@ def _concatenated(pieces: list[Rows]) -> Rows:
         sum(piece.count for piece in pieces),
         column("keys"),
         column("values"),
-        None if first.headers is None else joined_headers([each.headers for each in pieces]),
+        None if first.headers is None else joined_headers([piece.headers for piece in pieces]),
         column("timestamps"),
         column("partitions"),
         sum(piece.size_bytes for piece in pieces),

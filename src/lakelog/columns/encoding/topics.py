@@ -119,11 +119,11 @@ def split_topics(table: pa.Table, topic: str | None) -> Iterable[TopicRows]:
         return [TopicRows(unique[0], rest, None)]
     check_names(rest.schema)
     rest = _takeable(rest)
-    found = []
+    topics = []
     for name in unique:
         numbers = pc.indices_nonzero(pc.equal(names, name))
-        found.append(TopicRows(name, rest.take(numbers), numbers))
-    return found
+        topics.append(TopicRows(name, rest.take(numbers), numbers))
+    return topics
 
 
 def _takeable(table: pa.Table) -> pa.Table:

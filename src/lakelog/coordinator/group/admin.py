@@ -74,18 +74,18 @@ class GroupAdmin:
         if self._host.loading:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return answered(self._tasks, ListGroupsResponse(error_code=code))
-        wanted = GroupFilter(request.states_filter, request.types_filter)
+        group_filter = GroupFilter(request.states_filter, request.types_filter)
         groups = [
             listed
             for shard in self._host.active_shards()
-            for listed in shard.queries.list_groups(wanted)
+            for listed in shard.queries.list_groups(group_filter)
         ]
         return answered(self._tasks, ListGroupsResponse(groups=groups))
 
     def progress(self) -> list[GroupProgress]:
         """Return members and committed offsets of all groups coordinated by this broker."""
         shards = self._host.active_shards()
-        return [each for shard in shards for each in shard.queries.progress()]
+        return [group for shard in shards for group in shard.queries.progress()]
 
     def describe_groups(
         self, request: DescribeGroupsRequest, version: int
@@ -131,7 +131,8 @@ class GroupAdmin:
             codes[name] = code
             if len(codes) == len(names):
                 rows = [
-                    DeletableGroupResult(group_id=each, error_code=codes[each]) for each in names
+                    DeletableGroupResult(group_id=group_id, error_code=codes[group_id])
+                    for group_id in names
                 ]
                 settle(future, DeleteGroupsResponse(results=rows))
 

@@ -58,7 +58,7 @@ class ConsumerConfig:
         assert isinstance(protocols, tuple)
         assert isinstance(assignors, tuple)
         return ConsumerConfig(
-            is_enabled="consumer" in (each.lower() for each in protocols),
+            is_enabled="consumer" in (protocol.lower() for protocol in protocols),
             session_timeout_ms=values.get_int("group.consumer.session.timeout.ms"),
             heartbeat_interval_ms=values.get_int("group.consumer.heartbeat.interval.ms"),
             assignment_interval_ms=values.get_int("group.consumer.assignment.interval.ms"),

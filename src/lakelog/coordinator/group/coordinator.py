@@ -93,7 +93,7 @@ class GroupCoordinator:
             config.groups_max,
             memory,
             self._expire_soon,
-            lambda *wanted: self._evictor.evict(*wanted),
+            lambda *shortage: self._evictor.evict(*shortage),
         )
         self._host = ShardHost(
             GROUP_TOPIC,

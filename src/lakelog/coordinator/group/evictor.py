@@ -36,9 +36,9 @@ class Evictor:
         if now.tick_ms < self._next_search_ms:
             return
         shards = self._host.active_shards()
-        found = [each for shard in shards for each in shard.state.newcomers()]
+        newcomers = [newcomer for shard in shards for newcomer in shard.state.newcomers()]
         chosen = 0
-        for _, group_id in in_order_of_eviction(found, now.wall_ms):
+        for _, group_id in in_order_of_eviction(newcomers, now.wall_ms):
             if chosen >= groups and size <= 0:
                 break
             partition = self._host.partition_for(group_id)

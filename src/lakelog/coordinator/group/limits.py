@@ -30,7 +30,7 @@ from lakelog.coordinator.shared_count import SharedCount
 
 @dataclass(slots=True)
 class GroupCounts:
-    """Counters since the start of the broker."""
+    """Counters of removed members and groups since the start of the broker."""
 
     members_expired: int = 0
     """Members that were removed because they timed out."""
@@ -56,11 +56,11 @@ def check_subscriptions(total: int, before: int, after: int, most: int) -> None:
         after: bytes of this member's new subscription.
         most: `lakelog.group.subscriptions.max.bytes`.
     """
-    wanted = total - before + after
-    if after > before and wanted > most:
+    total_after = total - before + after
+    if after > before and total_after > most:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The subscriptions of the group's members would take {wanted} bytes, more than "
+            f"The subscriptions of the group's members would take {total_after} bytes, more than "
             f"lakelog.group.subscriptions.max.bytes ({most}): subscribe to fewer topics or by a "
             "regular expression, or raise that limit.",
         )

@@ -30,14 +30,17 @@ _CLASSIC = "classic"
 _CONSUMER = "consumer"
 
 
-def describe_group(group_id: str, group: ClassicGroup | None, known: bool) -> DescribedGroup | None:
+def describe_group(
+    group_id: str, group: ClassicGroup | None, has_offsets: bool
+) -> DescribedGroup | None:
     """Return the description of a classic group, None if it does not exist.
 
     Args:
-        known: whether the group has committed offsets. A group that has only offsets is Empty.
+        has_offsets: whether the group has committed offsets. A group that has only offsets is
+            Empty.
     """
     if group is None:
-        if not known:
+        if not has_offsets:
             return None
         return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY)
     protocol = group.protocol if group.state is GroupState.STABLE else None
@@ -151,7 +154,7 @@ class Queries:
             members = len(group.members) if group is not None else 0
             yield GroupProgress(group_id, members, self._state.offsets.of_group(group_id))
 
-    def list_groups(self, wanted: GroupFilter) -> Iterator[ListedGroup]:
+    def list_groups(self, group_filter: GroupFilter) -> Iterator[ListedGroup]:
         """Yield the groups that match the filter."""
         groups: dict[str, AnyGroup | None] = dict.fromkeys(self._state.offsets.group_ids)
         for group_id, group in self._state.classic.items():
@@ -160,7 +163,7 @@ class Queries:
         groups |= self._state.consumers.by_id
         for group_id, any_group in groups.items():
             listed = list_group(group_id, any_group)
-            if wanted.accepts(listed):
+            if group_filter.accepts(listed):
                 yield listed
 
     def offsets_for(self, request: OffsetFetchRequestGroup) -> OffsetTable:

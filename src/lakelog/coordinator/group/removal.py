@@ -128,7 +128,7 @@ class Deletions:
         """
         state = self._state
         group = state.any_group(group_id)
-        _check_delete(group, group_id, known=_has_offsets(state.offsets, group_id))
+        _check_delete(group, group_id, has_offsets=_has_offsets(state.offsets, group_id))
         records = [*all_offsets(state.offsets, group_id), *group_tombstones(group, group_id)]
 
         # The live group goes only after the commit: until then members that join find the group
@@ -170,8 +170,8 @@ class Deletions:
         return Result(records, committed, failed)
 
 
-def _check_delete(group: AnyGroup | None, group_id: str, *, known: bool) -> None:
-    if group is None and not known:
+def _check_delete(group: AnyGroup | None, group_id: str, *, has_offsets: bool) -> None:
+    if group is None and not has_offsets:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if isinstance(group, ConsumerGroup):
         empty = not group.members
@@ -257,7 +257,7 @@ _PAUSE_MS = 10_000
 
 
 class Cleanup:
-    """The periodic check of one shard."""
+    """The periodic deletion of expired offsets and idle groups of one shard."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state

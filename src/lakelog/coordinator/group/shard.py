@@ -345,7 +345,11 @@ class GroupShard:
 
     def _partitions(self, request: OffsetCommitRequest, version: int) -> list[tuple[bytes, int]]:
         named = (
-            (topic.name, topic.topic_id, (each.partition_index for each in topic.partitions))
+            (
+                topic.name,
+                topic.topic_id,
+                (partition.partition_index for partition in topic.partitions),
+            )
             for topic in request.topics
         )
         return commit_partitions(self._topics, named, by_id=version >= TOPIC_IDS_SINCE)
@@ -384,8 +388,10 @@ class GroupShard:
         consumer = self._consumer_groups.get(request.group_id)
         if consumer is None:
             offsets = self.state.offsets
-            known = request.group_id in offsets or request.group_id in offsets.pending
-            check_txn_commit(self.state.classic.get(request.group_id), known, request, version)
+            has_offsets = request.group_id in offsets or request.group_id in offsets.pending
+            check_txn_commit(
+                self.state.classic.get(request.group_id), has_offsets, request, version
+            )
             return
         commit, commit_version = as_offset_commit(request, version)
         try:

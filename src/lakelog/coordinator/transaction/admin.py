@@ -47,12 +47,14 @@ class TransactionAdmin:
         if self._host.loading or not self._host.is_complete:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         try:
-            wanted = TransactionFilter(request, self._clock.wall_ms())
+            transaction_filter = TransactionFilter(request, self._clock.wall_ms())
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
-        found = [
-            each for shard in self._host.active_shards() for each in shard.list_transactions(wanted)
+        transactions = [
+            transaction
+            for shard in self._host.active_shards()
+            for transaction in shard.list_transactions(transaction_filter)
         ]
         return ListTransactionsResponse(
-            unknown_state_filters=wanted.unknown_states, transaction_states=found
+            unknown_state_filters=transaction_filter.unknown_states, transaction_states=transactions
         )

@@ -202,7 +202,7 @@ class TransactionCoordinator:
             add: whether to add the partitions to the transaction. If not, the reply is there at
                 once, so nothing can change before an append that follows without waiting.
         """
-        wanted = list(partitions)
+        asked = list(partitions)
         producer = Producer(producer_id, producer_epoch)
         future = self._tasks.future()
         if add:
@@ -211,12 +211,12 @@ class TransactionCoordinator:
                     future=future,
                     key=transactional_id,
                     producer=producer,
-                    partitions=wanted,
+                    partitions=asked,
                     version=TransactionVersion.BUMPING,
                 )
             )
         else:
-            future.set_result(self._verified(transactional_id, producer, wanted))
+            future.set_result(self._verified(transactional_id, producer, asked))
         return future
 
     def _verified(
@@ -257,17 +257,19 @@ class TransactionCoordinator:
         present: dict[int, Owner] = {}
         previous: dict[int, Owner] = {}
         for shard in self._host.active_shards():
-            for transactional_id, found in shard.transactions.items():
-                owner = Owner(transactional_id, found)
-                present[found.producer_id] = previous[found.previous_producer_id] = owner
+            for transactional_id, transaction in shard.transactions.items():
+                owner = Owner(transactional_id, transaction)
+                present[transaction.producer_id] = previous[transaction.previous_producer_id] = (
+                    owner
+                )
         return previous | present
 
-    def fence(self, transactional_id: str, found: Sequence[OpenTransaction]) -> None:
+    def fence(self, transactional_id: str, open_txns: Sequence[OpenTransaction]) -> None:
         """Abort the hanging transactions of this id (`find_hanging`) past its producer's epochs.
 
         A fence that cannot be written now is retried.
         """
-        self._fences[transactional_id] = Fence(found)
+        self._fences[transactional_id] = Fence(open_txns)
         self._host.submit(
             transactional_id,
             lambda shard, now: shard.endings.fence(now, transactional_id),

@@ -21,12 +21,12 @@ class Fence:
 
     __slots__ = ("_pause_ms", "epoch", "partitions", "producer_id")
 
-    def __init__(self, found: Sequence[OpenTransaction]) -> None:
-        self.producer_id = found[0].producer_id
+    def __init__(self, open_txns: Sequence[OpenTransaction]) -> None:
+        self.producer_id = open_txns[0].producer_id
         # Records of another producer id cannot be fenced by an epoch of this one.
-        assert all(each.producer_id == self.producer_id for each in found)
-        self.epoch = max(each.producer_epoch for each in found)
-        self.partitions: list[TopicPartition] = [each.place for each in found]
+        assert all(open_txn.producer_id == self.producer_id for open_txn in open_txns)
+        self.epoch = max(open_txn.producer_epoch for open_txn in open_txns)
+        self.partitions: list[TopicPartition] = [open_txn.topic_partition for open_txn in open_txns]
         self._pause_ms = _RETRY_FIRST_MS
 
     def is_pending(self, current: Transaction | None) -> bool:

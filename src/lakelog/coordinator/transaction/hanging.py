@@ -53,46 +53,54 @@ class Hanging:
 
 
 def find_hanging(
-    found: Iterable[OpenTransaction], owners: Mapping[int, Owner], *, knows_all: bool
+    open_txns: Iterable[OpenTransaction], owners: Mapping[int, Owner], *, knows_all: bool
 ) -> Hanging:
     """Return how to end the hanging transactions among the open ones.
 
     Args:
-        found: open transactions of all partitions.
+        open_txns: open transactions of all partitions.
         owners: by producer id.
         knows_all: whether `owners` is complete. If not, a transaction without an owner stays open.
     """
     hanging = Hanging()
-    for each in found:
-        owner = owners.get(each.producer_id)
+    for open_txn in open_txns:
+        owner = owners.get(open_txn.producer_id)
         if owner is None:
             if knows_all:
-                hanging.markers.append((each, end_marker(each, each.producer_epoch, commit=False)))
-        elif not _is_coordinated(owner.transaction, each):
-            _judge(owner, each, hanging)
+                hanging.markers.append(
+                    (open_txn, end_marker(open_txn, open_txn.producer_epoch, commit=False))
+                )
+        elif not _is_coordinated(owner.transaction, open_txn):
+            _judge(owner, open_txn, hanging)
     return hanging
 
 
-def _judge(owner: Owner, found: OpenTransaction, hanging: Hanging) -> None:
-    known = owner.transaction
+def _judge(owner: Owner, open_txn: OpenTransaction, hanging: Hanging) -> None:
+    transaction = owner.transaction
     is_newest = (
-        found.producer_id == known.producer_id and found.producer_epoch >= known.producer_epoch
+        open_txn.producer_id == transaction.producer_id
+        and open_txn.producer_epoch >= transaction.producer_epoch
     )
     if is_newest:
-        hanging.fences.setdefault(owner.transactional_id, []).append(found)
-    if _was_committed(known, found):
-        marker = end_marker(found, found.producer_epoch + 1, commit=True)
-        hanging.markers.append((found, marker))
-    elif not is_newest or known.state is _S.PREPARE_COMMIT:
-        hanging.markers.append((found, end_marker(found, found.producer_epoch, commit=False)))
+        hanging.fences.setdefault(owner.transactional_id, []).append(open_txn)
+    if _was_committed(transaction, open_txn):
+        marker = end_marker(open_txn, open_txn.producer_epoch + 1, commit=True)
+        hanging.markers.append((open_txn, marker))
+    elif not is_newest or transaction.state is _S.PREPARE_COMMIT:
+        hanging.markers.append(
+            (open_txn, end_marker(open_txn, open_txn.producer_epoch, commit=False))
+        )
 
 
-def _is_coordinated(known: Transaction, found: OpenTransaction) -> bool:
+def _is_coordinated(transaction: Transaction, open_txn: OpenTransaction) -> bool:
     """Return whether the markers of the current transaction end this one, with its outcome."""
-    if found.producer_id != known.producer_id or found.place not in known.partitions:
+    if (
+        open_txn.producer_id != transaction.producer_id
+        or open_txn.topic_partition not in transaction.partitions
+    ):
         return False
-    raised = known.producer_epoch - found.producer_epoch
-    return is_ended_with(known.state, raised, known.client_version)
+    raised = transaction.producer_epoch - open_txn.producer_epoch
+    return is_ended_with(transaction.state, raised, transaction.client_version)
 
 
 def is_ended_with(
@@ -115,23 +123,23 @@ def is_ended_with(
     return state is _S.PREPARE_ABORT and (raised > 0 or (raised == 0 and may_stay))
 
 
-def _was_committed(known: Transaction, found: OpenTransaction) -> bool:
+def _was_committed(transaction: Transaction, open_txn: OpenTransaction) -> bool:
     """Return whether it is the coordinator's last transaction, which was committed.
 
     With KIP-890 each transaction has its own epoch. Transactions of older clients share one, so
     they cannot be identified.
     """
-    last = last_epoch_of(known.producer_epoch, known.state, known.client_version)
-    return known.state is _S.COMPLETE_COMMIT and found.producer_epoch == last
+    last = last_epoch_of(transaction.producer_epoch, transaction.state, transaction.client_version)
+    return transaction.state is _S.COMPLETE_COMMIT and open_txn.producer_epoch == last
 
 
-def end_marker(found: OpenTransaction, epoch: int, *, commit: bool) -> Marker:
+def end_marker(open_txn: OpenTransaction, epoch: int, *, commit: bool) -> Marker:
     """Return a marker that ends the transaction; a later one of its coordinator stays valid."""
     return Marker(
-        *found.place,
-        producer_id=found.producer_id,
+        *open_txn.topic_partition,
+        producer_id=open_txn.producer_id,
         producer_epoch=epoch,
         commit=commit,
-        coordinator_epoch=max(found.coordinator_epoch, 0),
+        coordinator_epoch=max(open_txn.coordinator_epoch, 0),
         transaction_version=TransactionVersion.CLASSIC,
     )

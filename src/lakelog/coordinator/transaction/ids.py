@@ -220,15 +220,15 @@ class TransactionalIds:
         """
         self._arm(now, transactional_id, self.transactions.get(transactional_id))
 
-    def _arm(self, now: Now, transactional_id: str, found: Transaction | None) -> None:
+    def _arm(self, now: Now, transactional_id: str, transaction: Transaction | None) -> None:
         key = TimerKey(TimerKind.TIMEOUT, transactional_id)
-        if found is None or found.state is not TransactionState.ONGOING:
+        if transaction is None or transaction.state is not TransactionState.ONGOING:
             self.deadlines.cancel(key)
         elif key not in self.deadlines:
             # From the wall clock in the record, because the monotonic clock of another broker, or
             # of the process before a restart, has another origin.
-            left_ms = found.start_ms + found.timeout_ms - now.wall_ms
-            self.deadlines.set(key, now.tick_ms + min(left_ms, found.timeout_ms))
+            left_ms = transaction.start_ms + transaction.timeout_ms - now.wall_ms
+            self.deadlines.set(key, now.tick_ms + min(left_ms, transaction.timeout_ms))
 
     def try_again(self, now: Now, transactional_id: str, pause_ms: int = _RETRY_MS) -> None:
         """Have the shard retry the id's pending work after a pause, in milliseconds."""
@@ -236,13 +236,13 @@ class TransactionalIds:
         self.deadlines.set(key, now.tick_ms + pause_ms)
 
 
-def memory_of(transactional_id: str, found: Transaction | None) -> int:
+def memory_of(transactional_id: str, transaction: Transaction | None) -> int:
     """Return the estimated memory of a transactional id in bytes."""
-    if found is None:
+    if transaction is None:
         return 0
-    partitions = sum([_PARTITION_BYTES + len(topic) for topic, _ in found.partitions])
+    partitions = sum([_PARTITION_BYTES + len(topic) for topic, _ in transaction.partitions])
     size = _ID_BYTES + partitions + text_bytes(transactional_id)
-    return size if found.part is None else size + _memory_of_part(found.part)
+    return size if transaction.part is None else size + _memory_of_part(transaction.part)
 
 
 def _memory_of_part(part: Sink | Child) -> int:

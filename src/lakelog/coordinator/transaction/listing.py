@@ -22,7 +22,7 @@ _PATTERN_MEMORY_BYTES = 1 << 20
 
 
 def describe_transaction(
-    transactional_id: str, found: Transaction, partitions: Iterable[TopicPartition]
+    transactional_id: str, transaction: Transaction, partitions: Iterable[TopicPartition]
 ) -> DescribedTransaction:
     """Return the description of a transaction; `partitions` are the partitions without a marker."""
     topics: dict[str, list[int]] = {}
@@ -30,22 +30,22 @@ def describe_transaction(
         topics.setdefault(topic, []).append(partition)
     return DescribedTransaction(
         transactional_id=transactional_id,
-        transaction_state=found.state.label,
-        transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.start_ms,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
+        transaction_state=transaction.state.label,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
         topics=[TopicData(topic=name, partitions=ids) for name, ids in topics.items()],
     )
 
 
-def describe_child(transactional_id: str, found: Transaction) -> ChildState:
+def describe_child(transactional_id: str, transaction: Transaction) -> ChildState:
     """Return the entry of a child in the description of its sink."""
     return ChildState(
         transactional_id=transactional_id,
-        state=found.state.label,
-        start_time_ms=found.start_ms,
-        partitions=len(found.partitions),
+        state=transaction.state.label,
+        start_time_ms=transaction.start_ms,
+        partitions=len(transaction.partitions),
     )
 
 
@@ -57,20 +57,22 @@ class TransactionFilter:
 
     def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
         self._states = _STATES.intersection(request.state_filters)
-        self.unknown_states = [each for each in request.state_filters if each not in _STATES]
+        self.unknown_states = [
+            state_filter for state_filter in request.state_filters if state_filter not in _STATES
+        ]
         self._any_state = not request.state_filters
         self._producer_ids = frozenset(request.producer_id_filters)
         self._duration_ms = request.duration_filter
         self._now_ms = now_ms
         self._pattern = _compiled(request.transactional_id_pattern)
 
-    def accepts(self, transactional_id: str, found: Transaction) -> bool:
+    def accepts(self, transactional_id: str, transaction: Transaction) -> bool:
         """Return whether the transaction passes all filters."""
-        if not self._any_state and found.state.label not in self._states:
+        if not self._any_state and transaction.state.label not in self._states:
             return False
-        if self._producer_ids and found.producer_id not in self._producer_ids:
+        if self._producer_ids and transaction.producer_id not in self._producer_ids:
             return False
-        if self._duration_ms >= 0 and self._now_ms - found.start_ms <= self._duration_ms:
+        if self._duration_ms >= 0 and self._now_ms - transaction.start_ms <= self._duration_ms:
             return False
         return self._pattern is None or self._pattern.fullmatch(transactional_id) is not None
 
@@ -89,10 +91,10 @@ def _compiled(pattern: str | None) -> Any:
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
 
 
-def list_transaction(transactional_id: str, found: Transaction) -> ListedTransaction:
+def list_transaction(transactional_id: str, transaction: Transaction) -> ListedTransaction:
     """Return the transaction's entry of ListTransactions."""
     return ListedTransaction(
         transactional_id=transactional_id,
-        producer_id=found.producer_id,
-        transaction_state=found.state.label,
+        producer_id=transaction.producer_id,
+        transaction_state=transaction.state.label,
     )

@@ -66,9 +66,9 @@ class ProducerIdReservations:
         finally:
             others = self._waiting.pop(transactional_id)
             if code is not ErrorCode.NONE:
-                for each in (first, *others):
-                    each.refuse(code)
+                for waiting in (first, *others):
+                    waiting.refuse(code)
         if code is ErrorCode.NONE:
             first.decide(new_id)
-            for each in others:
-                each.decide(NO_PRODUCER_ID)
+            for waiting in others:
+                waiting.decide(NO_PRODUCER_ID)

@@ -90,11 +90,11 @@ class AddPartitions(Request):
         The code is INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or
         POLICY_VIOLATION.
         """
-        known = shard.ids.find_adding(self.key)
-        step = with_partitions(known, self.producer, self.partitions, self.version, now.wall_ms)
+        id_state = shard.ids.find_adding(self.key)
+        step = with_partitions(id_state, self.producer, self.partitions, self.version, now.wall_ms)
         if step.part is not None:
             shard.sinks.check_writable(self.key)
-        if step is known.current and step is shard.transactions[self.key]:
+        if step is id_state.current and step is shard.transactions[self.key]:
             return Result(reply=ErrorCode.NONE)
         return shard.ids.step(now, self.key, step, ErrorCode.NONE, by_client=True)
 
@@ -124,12 +124,12 @@ class EndTransaction(Request):
         The code is INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE or
         CONCURRENT_TRANSACTIONS.
         """
-        known = shard.ids.find(self.key)
-        part = None if known.current is None else known.current.part
+        id_state = shard.ids.find(self.key)
+        part = None if id_state.current is None else id_state.current.part
         # Only a commit set commits a child, and a sink has no transaction.
         if part is not None and (self.end.commit or isinstance(part, Sink)):
             refuse_sink()
-        step, producer = ended(known, self.end, now.wall_ms, self.producer_id)
+        step, producer = ended(id_state, self.end, now.wall_ms, self.producer_id)
         if producer is None:
             return Result(need=NewProducerId())
         reply = ProducerReply(ErrorCode.NONE, *producer)

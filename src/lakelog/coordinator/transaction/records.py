@@ -154,18 +154,18 @@ def _add_part(value: TransactionLogValue, part: Sink | Child) -> None:
 def _part(value: TransactionLogValue) -> Sink | Child | None:
     if value.parent is not None:
         return Child(value.parent.producer_id, value.parent.producer_epoch)
-    found = value.sink
-    if found is None:
+    sink = value.sink
+    if sink is None:
         return None
     return Sink(
-        query_id=found.query_id,
-        run_id=found.run_id,
-        next_batch=found.next_batch,
-        expires=found.expires,
-        last_set=bytes(found.last_set),
-        former_runs=bytes(found.former_runs),
-        earlier_runs=bytes(found.earlier_runs),
-        content=bytes(found.content),
+        query_id=sink.query_id,
+        run_id=sink.run_id,
+        next_batch=sink.next_batch,
+        expires=sink.expires,
+        last_set=bytes(sink.last_set),
+        former_runs=bytes(sink.former_runs),
+        earlier_runs=bytes(sink.earlier_runs),
+        content=bytes(sink.content),
     )
 
 

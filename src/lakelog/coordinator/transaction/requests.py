@@ -42,13 +42,13 @@ LastSequences = Mapping[WrittenTo, int]
 class LogEnds(NamedTuple):
     """A need of a request: the last sequences of open transactions, from the logs."""
 
-    places: list[WrittenTo]
+    targets: list[WrittenTo]
 
 
 class ProducerLogs(Protocol):
     """The transaction coordinator's access to the producers of partitions on all brokers."""
 
-    def last_sequences(self, places: Sequence[WrittenTo]) -> Awaitable[LastSequences]:
+    def last_sequences(self, targets: Sequence[WrittenTo]) -> Awaitable[LastSequences]:
         """Return the last sequence of each open transaction, as the leaders know it.
 
         A partition that does not exist has `NO_SEQUENCE`. Raises `KafkaError` if a leader does not
@@ -109,12 +109,17 @@ class Needs:
             self._reservations.reserve(request.key, decide, request.refuse)
 
     async def _look(self, ask: Callable[[Request], None], need: LogEnds, request: Request) -> None:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
         try:
-            request.sequences = await self._logs.last_sequences(need.places)
+            request.sequences = await self._logs.last_sequences(need.targets)
+            code = ErrorCode.NONE
         except (KafkaError, OSError):
             # Retriable: a leader is being elected, or its broker starts again.
-            request.refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
-        else:
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
+        finally:
+            if code is not ErrorCode.NONE:
+                request.refuse(code)
+        if code is ErrorCode.NONE:
             ask(request)
 
 

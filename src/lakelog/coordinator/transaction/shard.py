@@ -90,9 +90,15 @@ class TransactionShard:
             self.ids.arm(now, transactional_id)
         for transactional_id in filter(self.ids.has_pending_fence, self.transactions):
             self.endings.fence_later(now, transactional_id)
-        ending = [each for each, found in self.transactions.items() if found.state.is_ending]
+        ending = [
+            transactional_id
+            for transactional_id, transaction in self.transactions.items()
+            if transaction.state.is_ending
+        ]
         aborts = self.sinks.loaded(now)
-        return aborts + [self.endings.write_markers(each, now) for each in ending]
+        return aborts + [
+            self.endings.write_markers(transactional_id, now) for transactional_id in ending
+        ]
 
     def unloaded(self, code: ErrorCode) -> None:
         self.endings.is_unloaded = True
@@ -136,15 +142,15 @@ class TransactionShard:
         left_ms = now.wall_ms - self._config.id_expiration_check_ms
         expired = [
             transactional_id
-            for transactional_id, found in self.transactions.items()
-            if (found.state is TransactionState.EMPTY or found.state.has_ended)
-            and found.last_update_ms
+            for transactional_id, transaction in self.transactions.items()
+            if (transaction.state is TransactionState.EMPTY or transaction.state.has_ended)
+            and transaction.last_update_ms
             <= (left_ms if self.sinks.is_left(transactional_id) else before_ms)
-            and not _is_permanent(found)
+            and not _is_permanent(transaction)
             and transactional_id not in self.ids.pending
             and not self.ids.has_pending_fence(transactional_id)
         ]
-        return [self.ids.step(now, each, None) for each in expired]
+        return [self.ids.step(now, transactional_id, None) for transactional_id in expired]
 
     # Queries
 
@@ -153,30 +159,34 @@ class TransactionShard:
 
         Raises `KafkaError(TRANSACTIONAL_ID_NOT_FOUND)`.
         """
-        found = self.transactions.get(transactional_id)
-        if found is None:
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         marked = self.endings.marked_partitions(transactional_id)
-        described = describe_transaction(transactional_id, found, found.partitions - marked)
-        if isinstance(found.part, Sink):
-            described.sink = sink_state(found.part)
+        described = describe_transaction(
+            transactional_id, transaction, transaction.partitions - marked
+        )
+        if isinstance(transaction.part, Sink):
+            described.sink = sink_state(transaction.part)
             described.children = [
                 describe_child(name, child) for name, child in self.sinks.children(transactional_id)
             ]
         return described
 
-    def list_transactions(self, wanted: TransactionFilter) -> Iterator[ListedTransaction]:
+    def list_transactions(
+        self, transaction_filter: TransactionFilter
+    ) -> Iterator[ListedTransaction]:
         """Yield the transactions that pass the filters."""
-        for transactional_id, found in self.transactions.items():
-            if not wanted.accepts(transactional_id, found):
+        for transactional_id, transaction in self.transactions.items():
+            if not transaction_filter.accepts(transactional_id, transaction):
                 continue
-            listed = list_transaction(transactional_id, found)
-            if isinstance(found.part, Sink):
-                listed.next_batch = found.part.next_batch
+            listed = list_transaction(transactional_id, transaction)
+            if isinstance(transaction.part, Sink):
+                listed.next_batch = transaction.part.next_batch
                 listed.open_children = sum(1 for _ in self.sinks.children(transactional_id))
             yield listed
 
 
-def _is_permanent(found: Transaction) -> bool:
+def _is_permanent(transaction: Transaction) -> bool:
     """Return whether the control record of a sink must outlive any outage of its query."""
-    return isinstance(found.part, Sink) and not found.part.expires
+    return isinstance(transaction.part, Sink) and not transaction.part.expires

@@ -156,6 +156,6 @@ class OpenTransaction(NamedTuple):
     first_offset: int
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         """The partition."""
         return self.topic, self.partition

@@ -254,7 +254,7 @@ def verified(
 
 
 def with_partitions(
-    known: Known,
+    id_state: Known,
     producer: Producer,
     partitions: Iterable[TopicPartition],
     version: TransactionVersion,
@@ -268,8 +268,8 @@ def with_partitions(
     Raises `KafkaError` with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or
     CONCURRENT_TRANSACTIONS, the latter also while the previous transaction ends.
     """
-    current = check_producer(known.current, producer)
-    if current.state.is_ending or not known.is_settled:
+    current = check_producer(id_state.current, producer)
+    if current.state.is_ending or not id_state.is_settled:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     # Clients repeat AddPartitionsToTxn. Partitions that the transaction has already need no record.
     added = current.partitions | frozenset(partitions)
@@ -345,7 +345,7 @@ def _is_retry(current: Transaction, producer: Producer) -> bool:
     )
 
 
-def ended(known: Known, end: End, now_ms: int, next_producer_id: int) -> Ended:
+def ended(id_state: Known, end: End, now_ms: int, next_producer_id: int) -> Ended:
     """Decide EndTxn: return the Prepare state, and the producer of the next transaction.
 
     With KIP-890 a transaction without partitions may be aborted: the producer cannot know whether
@@ -359,12 +359,12 @@ def ended(known: Known, end: End, now_ms: int, next_producer_id: int) -> Ended:
     CONCURRENT_TRANSACTIONS.
     """
     is_bumping = end.version is TransactionVersion.BUMPING
-    found = known.current
-    is_retry = is_bumping and found is not None and _is_retry(found, end.producer)
-    current = _check_end(found, end, is_retry=is_retry)
+    committed = id_state.current
+    is_retry = is_bumping and committed is not None and _is_retry(committed, end.producer)
+    current = _check_end(committed, end, is_retry=is_retry)
     # A record is on its way to the log. If it fails, the state before it holds, so nothing may be
     # decided on either of the two.
-    if not known.is_settled:
+    if not id_state.is_settled:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is not _S.ONGOING:
         # The markers are being written. The client retries until the transaction has ended, so that
@@ -381,7 +381,7 @@ def ended(known: Known, end: End, now_ms: int, next_producer_id: int) -> Ended:
     # At the last epoch the next transaction gets a new producer id. It is chosen before the Prepare
     # record: that record has to name it, so that every later coordinator completes the transaction
     # with the same identity.
-    needs_id = is_bumping and (_is_exhausted(current) or known.may_be_old)
+    needs_id = is_bumping and (_is_exhausted(current) or id_state.may_be_old)
     if needs_id and next_producer_id == NO_PRODUCER_ID:
         return Ended()
     step = replace(

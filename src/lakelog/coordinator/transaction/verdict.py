@@ -29,26 +29,27 @@ class Verdict(Enum):
     """Write an abort marker."""
 
 
-def judge(found: OpenTransaction, known: DescribedTransaction | None) -> Verdict:
+def judge(open_txn: OpenTransaction, described: DescribedTransaction | None) -> Verdict:
     """Return the verdict on an open transaction.
 
-    known: the present state of the transactional id that has the producer id, None if no
+    described: the present state of the transactional id that has the producer id, None if no
         coordinator has such an id.
     """
-    if known is None:
+    if described is None:
         return Verdict.ABORT
-    assert known.producer_id == found.producer_id
-    if _is_coordinated(found, known):
+    assert described.producer_id == open_txn.producer_id
+    if _is_coordinated(open_txn, described):
         return Verdict.COORDINATED
-    return Verdict.FENCE if known.producer_epoch <= found.producer_epoch else Verdict.ABORT
+    return Verdict.FENCE if described.producer_epoch <= open_txn.producer_epoch else Verdict.ABORT
 
 
-def _is_coordinated(found: OpenTransaction, known: DescribedTransaction) -> bool:
+def _is_coordinated(open_txn: OpenTransaction, described: DescribedTransaction) -> bool:
     """Return whether the markers of the current transaction end this one, with its outcome."""
     if not any(
-        topic.topic == found.topic and found.partition in topic.partitions for topic in known.topics
+        topic.topic == open_txn.topic and open_txn.partition in topic.partitions
+        for topic in described.topics
     ):
         return False
-    raised = known.producer_epoch - found.producer_epoch
+    raised = described.producer_epoch - open_txn.producer_epoch
     # The answer does not say which version of transactions the client uses.
-    return is_ended_with(_STATES.get(known.transaction_state), raised, None)
+    return is_ended_with(_STATES.get(described.transaction_state), raised, None)

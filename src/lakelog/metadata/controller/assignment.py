@@ -49,12 +49,12 @@ def _replicas(candidates: list[Place], count: int, shift: int) -> tuple[int, ...
         others = _rotated(others, shift // len(candidates))
     chosen = [leader]
     for distinct_rack in (True, False):
-        for place in others:
+        for candidate in others:
             if len(chosen) == count:
                 break
             used = {rack for _, rack in chosen if rack is not None}
-            if place not in chosen and not (distinct_rack and place[1] in used):
-                chosen.append(place)
+            if candidate not in chosen and not (distinct_rack and candidate[1] in used):
+                chosen.append(candidate)
     assert len({broker_id for broker_id, _ in chosen}) == count, "replicas are on different brokers"
     return tuple(broker_id for broker_id, _ in chosen)
 

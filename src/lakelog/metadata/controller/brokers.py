@@ -36,22 +36,22 @@ PRODUCER_ID_BLOCK = 1000
 _PRODUCER_ID_MAX = (1 << 63) - 1
 
 
-def plan_cluster_id(image: MetadataImage, wanted: str | None, fresh: str) -> Plan[str]:
-    """Return the id of the cluster: the stored one, else `wanted`, else `fresh`.
+def plan_cluster_id(image: MetadataImage, expected: str | None, fresh: str) -> Plan[str]:
+    """Return the id of the cluster: the stored one, else `expected`, else `fresh`.
 
     A new cluster has all features at their highest levels.
 
-    Raises INCONSISTENT_CLUSTER_ID when the stored id differs from `wanted`.
+    Raises INCONSISTENT_CLUSTER_ID when the stored id differs from `expected`.
     """
     if image.cluster_id is None:
-        cluster_id = wanted or fresh
-        highest = tuple(FeatureRecord(each.name, each.highest) for each in SUPPORTED)
+        cluster_id = expected or fresh
+        highest = tuple(FeatureRecord(feature.name, feature.highest) for feature in SUPPORTED)
         return Plan((ClusterRecord(cluster_id), *highest), cluster_id)
-    if wanted is not None and wanted != image.cluster_id:
+    if expected is not None and expected != image.cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"the metadata store belongs to cluster {image.cluster_id}, and the data folder to "
-            f"cluster {wanted}; use a new data folder, or the store of the folder's cluster",
+            f"cluster {expected}; use a new data folder, or the store of the folder's cluster",
         )
     return Plan((), image.cluster_id)
 
@@ -68,9 +68,9 @@ def plan_register_broker(
 
     A repetition by the same process returns its epoch again (KIP-631).
     """
-    known = image.brokers.get(broker_id)
-    if known is not None and known.incarnation_id == incarnation_id:
-        return Plan((), known.epoch)
+    broker = image.brokers.get(broker_id)
+    if broker is not None and broker.incarnation_id == incarnation_id:
+        return Plan((), broker.epoch)
     epoch = last_epoch(image, broker_id) + 1
     records: list[Record] = [
         BrokerRecord(
@@ -83,7 +83,7 @@ def plan_register_broker(
             _recorded(image, SUPPORTED),
         )
     ]
-    if known is not None and known.is_fenced:
+    if broker is not None and broker.is_fenced:
         records.append(BrokerUnfenced(broker_id, epoch))
     return Plan(tuple(records), epoch)
 
@@ -118,9 +118,9 @@ def plan_join(
     previous_epoch: the epoch that the folder is complete for, otherwise -1.
     kept_topics: topics for which the folder is complete for the epoch `kept_topics_epoch`.
     """
-    known = image.brokers.get(broker_id)
-    if known is not None and known.incarnation_id == incarnation_id:
-        return Plan((), Joined(known.epoch, has_lost=False))
+    broker = image.brokers.get(broker_id)
+    if broker is not None and broker.incarnation_id == incarnation_id:
+        return Plan((), Joined(broker.epoch, has_lost=False))
     last = last_epoch(image, broker_id)
     epoch = last + 1
     records: list[Record] = [
@@ -134,15 +134,15 @@ def plan_join(
             _recorded(image, features),
         )
     ]
-    if known is None:
+    if broker is None:
         records.append(BrokerFenced(broker_id, epoch))
-    elif not known.is_fenced:
-        records.insert(0, BrokerFenced(broker_id, known.epoch))
+    elif not broker.is_fenced:
+        records.insert(0, BrokerFenced(broker_id, broker.epoch))
     has_lost = last > 0 and previous_epoch != last
     if has_lost:
-        keeps = known is not None and directory_id == known.directory_id != NO_DIRECTORY
+        keeps = broker is not None and directory_id == broker.directory_id != NO_DIRECTORY
         kept = kept_topics if kept_topics_epoch == last else ()
-        existing = tuple(each for each in kept if image.topic_by_id(each) is not None)
+        existing = tuple(topic_id for topic_id in kept if image.topic_by_id(topic_id) is not None)
         records.append(BrokerLost(broker_id, epoch, keeps, existing))
     return Plan(tuple(records), Joined(epoch, has_lost))
 
@@ -156,8 +156,8 @@ def _recorded(
 
 def last_epoch(image: MetadataImage, broker_id: int) -> int:
     """Return the epoch of the last registration of a broker, 0 before the first."""
-    known = image.brokers.get(broker_id)
-    return image.unregistered.get(broker_id, 0) if known is None else known.epoch
+    broker = image.brokers.get(broker_id)
+    return image.unregistered.get(broker_id, 0) if broker is None else broker.epoch
 
 
 def plan_fence(image: MetadataImage, brokers: Mapping[int, int]) -> Plan[list[int]]:
@@ -168,9 +168,9 @@ def plan_fence(image: MetadataImage, brokers: Mapping[int, int]) -> Plan[list[in
     fenced = [
         BrokerFenced(broker_id, epoch)
         for broker_id, epoch in sorted(brokers.items())
-        if (known := image.brokers.get(broker_id)) is not None
-        and known.epoch == epoch
-        and not known.is_fenced
+        if (registration := image.brokers.get(broker_id)) is not None
+        and registration.epoch == epoch
+        and not registration.is_fenced
     ]
     return Plan(tuple(fenced), [record.broker_id for record in fenced])
 
@@ -180,24 +180,24 @@ def plan_lose(image: MetadataImage, broker_id: int, epoch: int) -> Plan[None]:
 
     Raises STALE_BROKER_EPOCH for another epoch than the present one.
     """
-    known = check_broker_epoch(image, broker_id, epoch)
+    broker = check_broker_epoch(image, broker_id, epoch)
     lost = BrokerLost(broker_id, epoch, keeps_folder=True)
-    return Plan((lost,) if known.is_fenced else (BrokerFenced(broker_id, epoch), lost), None)
+    return Plan((lost,) if broker.is_fenced else (BrokerFenced(broker_id, epoch), lost), None)
 
 
 def plan_unfence(image: MetadataImage, broker_id: int, epoch: int) -> Plan[None]:
     """Let a broker lead again. Raises STALE_BROKER_EPOCH for another epoch than the present one."""
-    known = check_broker_epoch(image, broker_id, epoch)
-    records = (BrokerUnfenced(broker_id, epoch),) if known.is_fenced else ()
+    broker = check_broker_epoch(image, broker_id, epoch)
+    records = (BrokerUnfenced(broker_id, epoch),) if broker.is_fenced else ()
     return Plan(records, None)
 
 
 def is_noted(image: MetadataImage, broker_id: int, *, is_read_only: bool) -> bool:
     """Return whether the metadata shows if a broker can write, or has no records for that."""
-    known = image.brokers.get(broker_id)
+    broker = image.brokers.get(broker_id)
     return (
-        known is None
-        or known.is_read_only == is_read_only
+        broker is None
+        or broker.is_read_only == is_read_only
         or image.feature_level(METADATA_VERSION) < READ_ONLY_SINCE
     )
 
@@ -225,28 +225,28 @@ def plan_unregister(image: MetadataImage, broker_id: int, ended_epoch: int | Non
     Raises BROKER_ID_NOT_REGISTERED for an unknown broker, and INVALID_REQUEST for a broker
     that may be running: without a registration it could neither lead nor be fenced.
     """
-    known = image.brokers.get(broker_id)
-    if known is None:
+    broker = image.brokers.get(broker_id)
+    if broker is None:
         raise KafkaError(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered"
         )
-    if not known.is_fenced or known.epoch != ended_epoch:
+    if not broker.is_fenced or broker.epoch != ended_epoch:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"broker {broker_id} is running, or died less than a session timeout ago; only a "
             "stopped broker can be unregistered",
         )
-    return Plan((BrokerUnregistered(broker_id, known.epoch),), None)
+    return Plan((BrokerUnregistered(broker_id, broker.epoch),), None)
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
     """Return the broker. Raises STALE_BROKER_EPOCH unless it is registered in this epoch."""
-    known = image.brokers.get(broker_id)
-    if known is None or known.epoch != epoch:
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.epoch != epoch:
         raise KafkaError(
             ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered in epoch {epoch}"
         )
-    return known
+    return broker
 
 
 def plan_forget_epochs(image: MetadataImage) -> Plan[None]:

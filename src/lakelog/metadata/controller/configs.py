@@ -194,14 +194,14 @@ def plan_stored_configs(
     return Plan(tuple(with_review(image, records)), None)
 
 
-def _as_change(image: MetadataImage, wanted: Replacement) -> ResourceChange:
-    named = {key for key, _ in wanted.configs}
-    present = image.config_map.get((wanted.resource_type, wanted.resource_name)) or ()
+def _as_change(image: MetadataImage, replacement: Replacement) -> ResourceChange:
+    named = {key for key, _ in replacement.configs}
+    present = image.config_map.get((replacement.resource_type, replacement.resource_name)) or ()
     return ResourceChange(
-        wanted.resource_type,
-        wanted.resource_name,
+        replacement.resource_type,
+        replacement.resource_name,
         [
-            *(ConfigChange(key, Operation.SET, value) for key, value in wanted.configs),
+            *(ConfigChange(key, Operation.SET, value) for key, value in replacement.configs),
             *(ConfigChange(key, Operation.DELETE, None) for key in present if key not in named),
         ],
     )
@@ -246,9 +246,9 @@ def _alter_topic(
         if key is None and item.operation != Operation.DELETE:
             raise _invalid(f"unknown topic configuration {item.key}")
         _operate(new, item, key)
-    known = {key: value for key, value in new.items() if key in TOPIC_CONFIGS}
+    values = {key: value for key, value in new.items() if key in TOPIC_CONFIGS}
     try:
-        LogConfig.from_values(known, effective_broker_config(image, broker, broker.node_id))
+        LogConfig.from_values(values, effective_broker_config(image, broker, broker.node_id))
     except ConfigError as error:
         raise _invalid(str(error)) from error
     return _differences(change, old, new)
@@ -298,9 +298,9 @@ def _alter_group(
         if key is None and item.operation != Operation.DELETE:
             raise _invalid(f"unknown group configuration {item.key}")
         _operate(new, item, key)
-    known = {key: value for key, value in new.items() if key in GROUP_CONFIGS}
+    values = {key: value for key, value in new.items() if key in GROUP_CONFIGS}
     try:
-        check_group_configs(known, broker.get_int)
+        check_group_configs(values, broker.get_int)
     except ConfigError as error:
         raise _invalid(str(error)) from error
     return _differences(change, old, new)

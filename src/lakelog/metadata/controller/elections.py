@@ -19,6 +19,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import check_broker_epoch
 from lakelog.metadata.failover import (
+    NO_LEADER,
     Failure,
     PartitionImage,
     after_failure,
@@ -38,13 +39,13 @@ from lakelog.metadata.records import (
 
 def plan_election_settings(image: MetadataImage, static: BrokerConfig) -> list[Record]:
     """Record this broker's settings for the whole cluster, as far as it has none."""
-    known = image.configs(ResourceType.BROKER, "")
+    recorded = image.configs(ResourceType.BROKER, "")
     return with_review(
         image,
         [
             ConfigRecord(ResourceType.BROKER, "", key, static.static[key])
             for key in sorted(ELECTION_KEYS)
-            if key in static.static and key not in known
+            if key in static.static and key not in recorded
         ],
     )
 
@@ -85,7 +86,11 @@ def plan_failed_replicas(
         topic, old = image.topic_by_id(topic_id), image.partition(topic_id, index)
         if topic is None or old is None or broker_id not in old.replicas:
             continue
-        new = after_failure(old, broker_id, failure, unable, image.min_isr(topic.name))
+        min_isr = image.min_isr(topic.name)
+        new = after_failure(old, broker_id, failure, unable, min_isr)
+        if new is not old and new.leader == NO_LEADER:
+            # A broker that cannot write serves reads, unlike an offline log.
+            new = after_failure(old, broker_id, failure, image.fenced, min_isr)
         if new is not old:
             records.append(PartitionRecord(topic_id, *new))
     return Plan(tuple(records), None)
@@ -123,7 +128,7 @@ def plan_elect_leaders(
     """
     records = []
     results = []
-    for topic, partition in _wanted(image, topics):
+    for topic, partition in _partitions(image, topics):
         try:
             leader = (leaders or {}).get((topic, partition))
             records.append(_elect(image, topic, partition, election_type, leader))
@@ -134,7 +139,7 @@ def plan_elect_leaders(
     return Plan(tuple(records), results)
 
 
-def _wanted(
+def _partitions(
     image: MetadataImage, topics: Sequence[tuple[str, Sequence[int]]] | None
 ) -> Iterator[tuple[str, int]]:
     if topics is None:
@@ -148,7 +153,7 @@ def _elect(
     name: str,
     number: int,
     election_type: ElectionType,
-    wanted: int | None,
+    leader: int | None,
 ) -> PartitionRecord:
     topic = image.topic(name)
     partition = None if topic is None else topic.partition(number)
@@ -165,17 +170,21 @@ def _elect(
         return PartitionRecord(topic.topic_id, *partition.led_by(preferred, partition.isr))
     if partition.leader >= 0:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the partition has a leader")
-    if wanted is not None:
-        return PartitionRecord(topic.topic_id, *_led_by(partition, wanted, image.fenced))
-    elected = elected_uncleanly(partition, image.fenced)
+    if leader is not None:
+        return PartitionRecord(topic.topic_id, *_led_by(partition, leader, image.fenced))
+    # A live eligible replica would lead if its log were not offline.
+    offline = {*partition.isr, *partition.elr}
+    elected = elected_uncleanly(partition, image.fenced | offline)
+    if elected is partition:
+        elected = elected_uncleanly(partition, image.fenced)
     if elected is partition:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "all replicas are fenced")
     return PartitionRecord(topic.topic_id, *elected)
 
 
-def _led_by(partition: PartitionImage, wanted: int, fenced: Container[int]) -> PartitionImage:
-    if wanted not in partition.replicas:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {wanted} has no replica")
-    if wanted in fenced:
-        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"broker {wanted} is fenced")
-    return led_uncleanly(partition, wanted)
+def _led_by(partition: PartitionImage, leader: int, fenced: Container[int]) -> PartitionImage:
+    if leader not in partition.replicas:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {leader} has no replica")
+    if leader in fenced:
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"broker {leader} is fenced")
+    return led_uncleanly(partition, leader)

@@ -103,20 +103,20 @@ def _check(image: MetadataImage, update: FeatureUpdate, declared: Declared) -> N
         raise KafkaError(
             ErrorCode.INVALID_UPDATE_VERSION, f"{text}: unknown upgrade type {update.upgrade_type}"
         )
-    known = {each.name for each in SUPPORTED}
-    if update.name not in known:
-        names = ", ".join(sorted(known))
+    supported = {feature.name for feature in SUPPORTED}
+    if update.name not in supported:
+        names = ", ".join(sorted(supported))
         raise KafkaError(
             ErrorCode.INVALID_UPDATE_VERSION,
             f"{update.name} is no feature; expected one of {names}",
         )
-    wanted = {update.name: update.level}
-    own = unsupported(wanted, SUPPORTED)
+    levels = {update.name: update.level}
+    own = unsupported(levels, SUPPORTED)
     if own:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"unsupported level {own[0]}")
     for broker_id, broker in sorted(image.brokers.items()):
         features = broker.features or declared.get((broker_id, broker.epoch), ())
-        if not unsupported(wanted, features):
+        if not unsupported(levels, features):
             continue
         advice = "upgrade or unregister it first"
         if not features and broker.is_fenced:

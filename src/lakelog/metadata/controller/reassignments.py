@@ -36,7 +36,7 @@ class ReassignmentResult(NamedTuple):
 
 def plan_reassignments(
     image: MetadataImage,
-    wanted: Sequence[Reassignment],
+    moves: Sequence[Reassignment],
     *,
     allow_replication_factor_change: bool = True,
 ) -> Plan[list[ReassignmentResult]]:
@@ -47,8 +47,8 @@ def plan_reassignments(
     """
     records = []
     results = []
-    times = Counter((move.topic, move.partition) for move in wanted)
-    for move in wanted:
+    times = Counter((move.topic, move.partition) for move in moves)
+    for move in moves:
         try:
             if times[move.topic, move.partition] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")

@@ -256,19 +256,19 @@ def plan_delete_topics(
     """
     records: list[Record] = []
     results = []
-    repeated = _repeated(found.topic_id for topic in topics if (found := _find(image, topic)))
+    repeated = _repeated(existing.topic_id for topic in topics if (existing := _find(image, topic)))
     for topic in topics:
         try:
             if not enabled:
                 raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-            found = _required(image, topic)
-            if found.topic_id in repeated:
+            existing = _required(image, topic)
+            if existing.topic_id in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names a topic twice")
         except KafkaError as error:
             results.append(TopicResult(topic.name, topic.topic_id, error.code, error.message))
             continue
-        records.append(TopicRemoved(found.topic_id))
-        results.append(TopicResult(found.name, found.topic_id, partitions=len(found)))
+        records.append(TopicRemoved(existing.topic_id))
+        results.append(TopicResult(existing.name, existing.topic_id, partitions=len(existing)))
     return Plan(tuple(records), results)
 
 
@@ -283,12 +283,12 @@ def _required(image: MetadataImage, topic: TopicReference) -> TopicImage:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, "a topic needs either a name or an id, not both"
         )
-    found = _find(image, topic)
-    if found is None and topic.name is None:
+    existing = _find(image, topic)
+    if existing is None and topic.name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-    if found is None:
+    if existing is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {topic.name}")
-    return found
+    return existing
 
 
 def plan_create_partitions(
@@ -314,54 +314,53 @@ def plan_create_partitions(
         try:
             if topic.name in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names {topic.name} twice")
-            found = _required(image, TopicReference(topic.name))
+            existing = _required(image, TopicReference(topic.name))
             if topic.name in fixed:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
-                    f"{topic.name} keeps its {len(found)} partitions: its contents are located by "
-                    "this number",
+                    f"{topic.name} keeps its {len(existing)} partitions: its contents are located "
+                    "by this number",
                 )
-            made += max(topic.count - len(found), 0)
+            made += max(topic.count - len(existing), 0)
             check_room(made)
-            replicas = _additional_replicas(image, found, topic, random, unreached)
+            replicas = _additional_replicas(image, existing, topic, random, unreached)
         except KafkaError as error:
             results.append(TopicResult(topic.name, error=error.code, message=error.message))
             continue
-        records += new_partitions(image, found.topic_id, replicas, len(found), unreached)
-        results.append(TopicResult(topic.name, found.topic_id, partitions=topic.count))
+        records += new_partitions(image, existing.topic_id, replicas, len(existing), unreached)
+        results.append(TopicResult(topic.name, existing.topic_id, partitions=topic.count))
     return Plan(() if validate_only else tuple(records), results)
 
 
 def _additional_replicas(
     image: MetadataImage,
-    found: TopicImage,
-    wanted: MorePartitions,
+    existing: TopicImage,
+    topic: MorePartitions,
     random: Random,
     unreached: frozenset[int],
 ) -> list[tuple[int, ...]]:
     """Return the replicas of the added partitions, as many as partition 0 has."""
-    current, added = len(found), wanted.count - len(found)
+    current, added = len(existing), topic.count - len(existing)
     if added <= 0:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {found.name} has {current} partitions; {wanted.count} is not more",
+            f"topic {existing.name} has {current} partitions; {topic.count} is not more",
         )
-    factor = len(found.partitions[0].replicas)
-    if wanted.assignments is None:
+    factor = len(existing.partitions[0].replicas)
+    if topic.assignments is None:
         start = random.below(max(len(image.brokers), 1))
         return choose_replicas(image, added, factor, start, unreached)
-    if len(wanted.assignments) != added:
+    if len(topic.assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"the request adds {added} partitions but assigns replicas to "
-            f"{len(wanted.assignments)}",
+            f"the request adds {added} partitions but assigns replicas to {len(topic.assignments)}",
         )
-    numbered = dict(enumerate(wanted.assignments, current))
+    numbered = dict(enumerate(topic.assignments, current))
     replicas = check_manual(image, numbered, current, unreached)
     if len(replicas[0]) != factor:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partitions of topic {found.name} have {factor} replicas, not {len(replicas[0])}",
+            f"partitions of topic {existing.name} have {factor} replicas, not {len(replicas[0])}",
         )
     return replicas
 

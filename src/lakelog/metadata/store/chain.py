@@ -70,7 +70,7 @@ def decode_mark(data: bytes) -> Mark | None:
 class LogHead(NamedTuple):
     """The place of a log for errors, the newest verified state, and the cause of a mismatch."""
 
-    place: str
+    location: str
     seen: Mark
     loss: str
 
@@ -81,7 +81,7 @@ class LogHead(NamedTuple):
         """
         if end < self.seen.end:
             raise MetadataCorrupt(
-                f"{self.place} ends at entry {end}, but entry {self.seen.end} was seen before: "
+                f"{self.location} ends at entry {end}, but entry {self.seen.end} was seen before: "
                 f"{self.loss}"
             )
         if end == self.seen.end and chain not in (None, self.seen.chain):
@@ -90,7 +90,7 @@ class LogHead(NamedTuple):
     def forked(self) -> MetadataCorrupt:
         """Return the error for another history."""
         return MetadataCorrupt(
-            f"{self.place} has another history than this broker has seen up to entry "
+            f"{self.location} has another history than this broker has seen up to entry "
             f"{self.seen.end}: {self.loss}"
         )
 
@@ -106,7 +106,7 @@ class LogHead(NamedTuple):
             if index == self.seen.end and chain not in (None, self.seen.chain):
                 raise self.forked()
             if chain is not None and next_link(chain, index, batch) != stored:
-                raise MetadataCorrupt(f"{self.place}: entry {index} is damaged")
+                raise MetadataCorrupt(f"{self.location}: entry {index} is damaged")
             chain = stored
         return chain
 

@@ -131,20 +131,20 @@ class DatabaseFile:
     def check_place(self) -> None:
         # SQLite would go on with a file that was moved away, and other processes with another one.
         try:
-            found = self._identity()
+            identity = self._identity()
         except OSError as error:
             raise MetadataUnavailable(
                 f"{self.path}: {error.strerror}; put the file back, or stop the brokers that use it"
             ) from error
-        if found != self._connected:
+        if identity != self._connected:
             raise MetadataCorrupt(
                 f"{self.path} was replaced while a broker used it; the next start compares the "
                 "new file with the data folder"
             )
 
     def _identity(self) -> tuple[int, int]:
-        found = os.stat(self.path)  # noqa: PTH116 - a tenth of the time of `Path.stat`
-        return found.st_dev, found.st_ino
+        status = os.stat(self.path)  # noqa: PTH116 - a tenth of the time of `Path.stat`
+        return status.st_dev, status.st_ino
 
     def note_committed(self, end: int, controller_epoch: int) -> None:
         note_committed(self._end_path, end, controller_epoch)

@@ -237,15 +237,15 @@ class EmbeddedStore:
         try:
             if self._registration is not None and not self._registration.is_in_place():
                 self._registration = self._registration.renewed()
-            found = self._neighbourhood.live()
+            live = self._neighbourhood.live()
         except OSError as error:
             raise MetadataUnavailable(f"{self._path.parent}: {error}") from error
         if self._deaths is not None:
-            self._deaths.follow(found.keys() - {self._broker_id})
-        if found != self._brokers:
-            self._brokers = found
+            self._deaths.follow(live.keys() - {self._broker_id})
+        if live != self._brokers:
+            self._brokers = live
             self._brokers_version += 1
-        return found
+        return live
 
     def _report(self, change: Change) -> None:
         if change:
@@ -279,10 +279,10 @@ class EmbeddedStore:
                 if loop.time() - beaten >= self._beat_every_s and await self._try(self._beat):
                     # Only after a success: a failed heartbeat is repeated in the next turn.
                     beaten = loop.time()
-                if (found := await self._try(self._look)) is not None:
-                    self._report(change | found.changes_since(view))
+                if (latest := await self._try(self._look)) is not None:
+                    self._report(change | latest.changes_since(view))
                     # A death stays in `change` until its report, or it would be lost.
-                    view, change = found, NO_CHANGE
+                    view, change = latest, NO_CHANGE
             except Exception as bug:  # noqa: BLE001 - without heartbeats others count this one dead
                 task.failed(bug)
             else:

@@ -21,9 +21,9 @@ def load_file(path: Path, state: LogState, payload: bytes) -> None:
 
     Raises `MetadataNotEmpty` and `MetadataUnavailable`.
     """
-    found = [file for suffix in _SUFFIXES if (file := _beside(path, suffix)).exists()]
-    if found:
-        raise MetadataNotEmpty(f"{found[0]} exists already; choose another file, or move it away")
+    files = [file for suffix in _SUFFIXES if (file := _beside(path, suffix)).exists()]
+    if files:
+        raise MetadataNotEmpty(f"{files[0]} exists already; choose another file, or move it away")
     made = _beside(path, ".new")
     try:
         _remove(made)

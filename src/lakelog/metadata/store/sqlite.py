@@ -343,13 +343,13 @@ class SqliteLog:
 
     def _compare_with_committed(self) -> None:
         """Raise `MetadataCorrupt` if acknowledged entries or terms are missing."""
-        found, committed = self._committed(), self._database.read_committed()
-        if found[0] < committed[0] or found[1] < committed[1]:
+        stored, committed = self._committed(), self._database.read_committed()
+        if stored[0] < committed[0] or stored[1] < committed[1]:
             raise MetadataCorrupt(
                 f"{self._path} or {self._path.name}-wal is damaged: its end and controller epoch "
-                f"are {found}, but {committed} was committed"
+                f"are {stored}, but {committed} was committed"
             )
-        self._database.note_committed(*found)
+        self._database.note_committed(*stored)
 
     def _compare_with_mark(self) -> None:
         """Raise `MetadataCorrupt` unless the file continues the mark of the data folder."""

@@ -78,7 +78,7 @@ async def settled(
     changes: Sequence[Change], purgatory: Purgatory, clock: Clock, deadline: float
 ) -> None:
     """Wait until all changes are settled, or until `deadline` (monotonic clock, seconds)."""
-    while not all(each.is_settled for each in changes):
+    while not all(change.is_settled for change in changes):
         now = clock.monotonic()
         if now >= deadline:
             return

@@ -53,8 +53,8 @@ def rejected_result(index: int, error: KafkaError) -> PartitionProduceResponse:
         error_code=error.code,
         base_offset=-1,
         record_errors=[
-            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
-            for place, text in records
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text)
+            for batch_index, text in records
         ],
         error_message=error.message or None,
         current_leader=current_leader(error),

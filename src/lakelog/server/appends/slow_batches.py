@@ -139,19 +139,19 @@ class SlowBatches:
         while await self._time_slices.run(partial(next, walk, _END)) is not _END:
             pass
 
-    async def found(self, search: Search) -> TimestampOffset | None:
+    async def find(self, search: Search) -> TimestampOffset | None:
         """Return the first record at or after the time searched, None if there is none.
 
         Raises the errors of the search (`Partition.at_time`).
         """
         work = _advance(partial(next, search))
         if isinstance(work, _Answer):
-            return work.found
+            return work.position
         async with self._large:
             while not isinstance(work, _Answer):
                 step = partial(next, search) if work is None else await self._sending(search, work)
                 work = await self._time_slices.run(partial(_advance, step))
-        return work.found
+        return work.position
 
     async def _sending(self, search: Search, work: Work) -> Step:
         """Run the work of a search in a thread; return the step that takes its result."""
@@ -171,7 +171,7 @@ def _walked(batch: bytearray, config: LogConfig) -> WalkedBatch:
 class _Answer(NamedTuple):
     """The end of a search."""
 
-    found: TimestampOffset | None
+    position: TimestampOffset | None
 
 
 def _advance(step: Step) -> Work | _Answer | None:

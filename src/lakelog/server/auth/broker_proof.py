@@ -139,8 +139,8 @@ class RegisteredBrokers:
 
     async def answer(self, check: ProofCheck, token: Buffer) -> bytes | None:
         """Return the answer to a caller's proof; None unless the caller is a registered process."""
-        known = self._metadata.image.brokers.get(check.node_id)
-        answer = None if known is None else check.answer(token, known.incarnation_id)
+        broker = self._metadata.image.brokers.get(check.node_id)
+        answer = None if broker is None else check.answer(token, broker.incarnation_id)
         if answer is not None:
             return answer
         live = (await self._live()).get(check.node_id)
@@ -150,8 +150,8 @@ class RegisteredBrokers:
         """Return the live brokers of the store; none while it cannot be read."""
         if self._looking is None:
             self._looking = self._tasks.spawn(self._look(), name="look for brokers")
-        found: Mapping[int, bytes] = await asyncio.shield(self._looking)
-        return found
+        incarnations: Mapping[int, bytes] = await asyncio.shield(self._looking)
+        return incarnations
 
     async def _look(self) -> Mapping[int, bytes]:
         try:

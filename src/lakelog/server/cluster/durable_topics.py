@@ -69,15 +69,15 @@ class DurableTopics:
         """
         self._is_used = True
         try:
-            found = await self._tasks.offload("mark", self._mark.find)
+            mark = await self._tasks.offload("mark", self._mark.find)
         except OSError as error:
             _log_failure(self._mark, error)
-            found = None
-        if found is None or last_process not in found.processes:
+            mark = None
+        if mark is None or last_process not in mark.processes:
             await self._withdraw()
             return KeptTopics()
         # This process may die between its registration and the next write.
-        self._named = set(found.topic_ids)
+        self._named = set(mark.topic_ids)
         await self._write((last_process, self._process))
         return KeptTopics(broker_epoch, tuple(sorted(self._named)[:_NAMED_MAX]))
 
@@ -135,7 +135,11 @@ class DurableTopics:
         self._tasks.spawn(self._add_flushed(), name="name durable topics")
 
     async def _add_flushed(self) -> None:
-        lacking = {each.topic_id for each in self._partitions if not each.watermark.is_durable}
+        lacking = {
+            partition.topic_id
+            for partition in self._partitions
+            if not partition.watermark.is_durable
+        }
         done = self._awaited - lacking
         self._awaited -= done
         self._named |= done

@@ -143,12 +143,12 @@ class Replicas:
         # A damaged log stays on disk and its partition offline. An empty one in its place would
         # restart the offsets.
         for (topic, index), error in self._directory.failed.items():
-            found = image.topic(topic)
-            if found is not None:
-                self._partitions.add_offline(topic, found.topic_id, index, str(error))
-                self._failed((found.topic_id, index), _UNUSABLE)
+            failed_topic = image.topic(topic)
+            if failed_topic is not None:
+                self._partitions.add_offline(topic, failed_topic.topic_id, index, str(error))
+                self._failed((failed_topic.topic_id, index), _UNUSABLE)
         self._image = image
-        durable = [each.topic_id for each in image.topics if self._is_durable(image, each)]
+        durable = [topic.topic_id for topic in image.topics if self._is_durable(image, topic)]
         await self._durable.restart(durable)
         configs = self._log_configs(image)
         for topic_image in sorted(image.topics, key=lambda topic: topic.name):
@@ -165,7 +165,7 @@ class Replicas:
             logger.info(
                 "Opened %d of %d logs; opening %s",
                 *progress,
-                extra=event("logs_loading", opened=progress.opened, logs=progress.found),
+                extra=event("logs_loading", opened=progress.opened, logs=progress.total),
             )
 
     def _loosen(self, topic_ids: set[bytes]) -> None:
@@ -183,12 +183,12 @@ class Replicas:
         """
         directory = self._directory
         return [
-            (topic.name, topic.topic_id, each.partition)
+            (topic.name, topic.topic_id, partition.partition)
             for topic in image.topics
-            for each in topic.partitions.values()
-            if self._node_id in (*each.isr, *each.elr)
+            for partition in topic.partitions.values()
+            if self._node_id in (*partition.isr, *partition.elr)
             and (
-                (key := (topic.name, each.partition)) not in directory.logs
+                (key := (topic.name, partition.partition)) not in directory.logs
                 or (
                     directory.keeps_page_cache
                     and key in directory.recoveries
@@ -223,11 +223,11 @@ class Replicas:
         Without `records` the images are compared.
         """
         async with self._turn:
-            found = map(new.topic_by_id, _changes(old, new, records).topic_ids)
+            changed = map(new.topic_by_id, _changes(old, new, records).topic_ids)
             # A name that belonged to a deleted topic has its folder until `follow` has renamed it.
             topics = [
                 topic
-                for topic in found
+                for topic in changed
                 if topic is not None
                 and old.topic_ids.get(topic.name, topic.topic_id) == topic.topic_id
             ]
@@ -286,7 +286,7 @@ class Replicas:
         self, old: MetadataImage, image: MetadataImage, changes: _Changes, gone: list[str]
     ) -> None:
         topics = self._configured(old, image, changes, gone)
-        weak = [each.topic_id for each in topics if not self._is_durable(image, each)]
+        weak = [topic.topic_id for topic in topics if not self._is_durable(image, topic)]
         await self._durable.remove(weak)
         configs = self._log_configs(image)
         for topic in topics:
@@ -307,8 +307,8 @@ class Replicas:
             if changes_internal(old, image, [*changes.config_names, *gone])
             else frozenset()
         )
-        found = (image.topic(name) for name in sorted(changes.config_names | internal))
-        return [topic for topic in found if topic is not None]
+        configured = (image.topic(name) for name in sorted(changes.config_names | internal))
+        return [topic for topic in configured if topic is not None]
 
     def stop(self) -> None:
         """Leave missing logs to the next start."""
@@ -327,8 +327,8 @@ class Replicas:
         self._changed(partition.key)
 
     def _note_failed(self, partition: Partition) -> None:
-        found, is_offline = partition.failed_in, partition.offline_reason is not None
-        self._failed(partition.key, None if found is None else Failure(found, is_offline))
+        epoch, is_offline = partition.failed_in, partition.offline_reason is not None
+        self._failed(partition.key, None if epoch is None else Failure(epoch, is_offline))
 
     async def _yield_sometimes(self) -> None:
         """Give the loop a turn now and then; called for each log created or removed."""
@@ -344,19 +344,19 @@ class Replicas:
         if self._durable.names(topic.topic_id) and not self._is_durable(image, topic):
             await self._durable.remove([topic.topic_id])
         configs = self._log_configs(image)
-        wanted = [
+        own = [
             partition
             for _, partition in sorted(topic.partitions.items())
             if self._node_id in partition.replicas
             and not self._partitions.is_offline(topic.name, partition.partition)
         ]
-        known = self._directory.logs
-        missing = [p.partition for p in wanted if (topic.name, p.partition) not in known]
+        logs = self._directory.logs
+        missing = [p.partition for p in own if (topic.name, p.partition) not in logs]
         for start in range(0, len(missing), _LOGS_AT_ONCE):
             if self._stopped:
                 return
             await self._make_logs(topic, missing[start : start + _LOGS_AT_ONCE], configs)
-        for partition in wanted:
+        for partition in own:
             if self._stopped:
                 return
             if self._ensure_partition(topic, partition, configs):
@@ -378,13 +378,13 @@ class Replicas:
         )
 
     def _ensure_partition(
-        self, topic: TopicImage, wanted: PartitionImage, configs: Callable[[str], LogConfig]
+        self, topic: TopicImage, state: PartitionImage, configs: Callable[[str], LogConfig]
     ) -> bool:
         """Add the partition unless it is known; return whether it was new."""
-        partition = known = self._partitions.get(topic.name, wanted.partition)
-        role = Role.in_image(wanted, self._node_id)
+        partition = existing = self._partitions.get(topic.name, state.partition)
+        role = Role.in_image(state, self._node_id)
         if partition is None:
-            log = self._directory.logs.get((topic.name, wanted.partition))
+            log = self._directory.logs.get((topic.name, state.partition))
             if log is None:
                 return False
             partition = Partition(
@@ -396,7 +396,7 @@ class Replicas:
                 self._directory.gate,
                 # The checkpoint: a leader that starts with 0 would hide committed records until its
                 # followers have fetched (KIP-207).
-                self._directory.high_watermarks.get((topic.name, wanted.partition), 0),
+                self._directory.high_watermarks.get((topic.name, state.partition), 0),
                 self._monotonic_ms(),
                 self._monotonic_ms,
                 self._note_failed,
@@ -407,11 +407,11 @@ class Replicas:
             self._revoke()
             # With the `min.insync.replicas` by which the controller has chosen this ISR.
             partition.assume(role, self._monotonic_ms(), configs(topic.name))
-            self._copy_again(partition, wanted)
+            self._copy_again(partition, state)
         else:
             return False
         self._role_changed(partition)
-        return known is None
+        return existing is None
 
     def _copy_again(self, partition: Partition, state: PartitionImage) -> None:
         """Replace a damaged log that no election counts any more by a copy of the leader's."""

@@ -40,6 +40,8 @@ from lakelog.runtime.api import Random
 from lakelog.server.controller.link import PATIENCE_S, ControllerLink
 from lakelog.server.peers.contacts import Contacts
 
+logger = logging.getLogger(__name__)
+
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, "__share_group_state"})
 
 
@@ -67,8 +69,6 @@ _FACTOR = 3
 """Of an internal topic, if there are so many brokers at its creation."""
 _MIN_ISR = 2
 """Of `__transaction_state` with this factor."""
-logger = logging.getLogger(__name__)
-
 AUTO_CREATED_MAX = 1000
 """Topics that one request may create by naming them."""
 _IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -136,14 +136,14 @@ class Topics:
         is unknown. Unused internal topics are not created, nor topics beyond `AUTO_CREATED_MAX`: a
         client that finds them unknown asks again.
         """
-        known = self._metadata.image.topic_ids
-        wanted = [
+        topic_ids = self._metadata.image.topic_ids
+        new_topics = [
             NewTopic(name)
             for name in dict.fromkeys(names)
-            if name not in known and (name in _MADE_HERE or name not in INTERNAL_TOPICS)
+            if name not in topic_ids and (name in _MADE_HERE or name not in INTERNAL_TOPICS)
         ]
         room = PARTITIONS_PER_REQUEST_MAX // self._config().get_int("num.partitions")
-        results = await self._create(wanted[: min(max(room, 1), AUTO_CREATED_MAX)])
+        results = await self._create(new_topics[: min(max(room, 1), AUTO_CREATED_MAX)])
         return {
             result.name: result.error
             for result in results

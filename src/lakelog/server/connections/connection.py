@@ -439,7 +439,7 @@ class Connection:
             if reply.parts is None and reply.on_abandon is not None:
                 reply.on_abandon()
         self.repeat = None
-        self._sink.on_close(self, [each for each in pending if each.on_abandon is not None])
+        self._sink.on_close(self, [reply for reply in pending if reply.on_abandon is not None])
 
     @property
     def is_waiting(self) -> bool:
@@ -465,7 +465,7 @@ class Connection:
             return unsent
         return 0 if self._stalled or not self._reading else self.received.missing_bytes
 
-    def _set_reading(self, wanted: bool) -> None:
-        if wanted != self._reading:
-            self._reading = wanted
-            self._net.on_readable(self._sock, self._on_readable if wanted else None)
+    def _set_reading(self, reading: bool) -> None:
+        if reading != self._reading:
+            self._reading = reading
+            self._net.on_readable(self._sock, self._on_readable if reading else None)

@@ -89,7 +89,7 @@ class SharedLimit:
         """Close the largest; bytes of closed connections will be released and do not count."""
         # The connections are sorted only here, when the limit is exceeded; counting must stay
         # cheap.
-        held = {each: size for each, size in self.account if not each.closed}
+        held = {connection: size for connection, size in self.account if not connection.closed}
         left = sum(held.values())
         for connection in sorted(held, key=held.__getitem__, reverse=True):
             if left <= self._share.bytes_max:

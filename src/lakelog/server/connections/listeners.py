@@ -191,7 +191,7 @@ class Listeners:
     @property
     def bound(self) -> tuple[tuple[str, str, int], ...]:
         """The (name, host, port) of each listener, with the real port if 0 was requested."""
-        return tuple((each.name, *each.address) for each in self._acceptors)
+        return tuple((acceptor.name, *acceptor.address) for acceptor in self._acceptors)
 
     def bind(self) -> None:
         """Bind every address. Raises `StartError`, after releasing the addresses bound so far.
@@ -251,7 +251,7 @@ class Listeners:
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return an address of each listener: the advertised one, else the bound one."""
-        addresses = {each.name: each.address for each in self._acceptors} | dict(
+        addresses = {acceptor.name: acceptor.address for acceptor in self._acceptors} | dict(
             self._options.advertise
         )
         return tuple(Endpoint(name, *address) for name, address in addresses.items())

@@ -82,7 +82,7 @@ class ReceiveBuffer:
         if old:
             # At most four times the bytes that have arrived: a header that announces 100 MB and
             # sends nothing more holds 64 KiB.
-            size = max(BUFFER_SIZE_MIN, min(old * 4, self._wanted(used)))
+            size = max(BUFFER_SIZE_MIN, min(old * 4, self._size_for(used)))
             if not self._memory.take(self, size - self.held_bytes, resume):
                 return False
         self._replace(size, self.view[:used])
@@ -101,7 +101,7 @@ class ReceiveBuffer:
         self.buffer = grown
         self.view = memoryview(grown)
 
-    def _wanted(self, used: int) -> int:
+    def _size_for(self, used: int) -> int:
         """The size that holds the frame being received, and some of the next."""
         if used < FRAME_SIZE.size:
             return BUFFER_SIZE_MIN

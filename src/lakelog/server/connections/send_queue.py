@@ -354,9 +354,9 @@ class SendQueue:
             _SLICE_MEMORY if isinstance(part, LogSlice) else len(part) for part in self.parts
         )
 
-    def _set_blocked(self, wanted: bool) -> None:
-        if wanted != self.is_blocked:
-            self.is_blocked = wanted
+    def _set_blocked(self, blocked: bool) -> None:
+        if blocked != self.is_blocked:
+            self.is_blocked = blocked
             sender = self._sender
             assert sender is not None
-            self._net.on_writable(self._sock, sender.on_writable if wanted else None)
+            self._net.on_writable(self._sock, sender.on_writable if blocked else None)

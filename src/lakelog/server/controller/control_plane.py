@@ -131,14 +131,14 @@ class ControlPlane:
             await self.metadata.refresh()
         return self.image.cluster_id
 
-    async def choose_cluster_id(self, known: str | None) -> str:
-        """Return the cluster id: of the store, else `known` to the data folder, else a new one.
+    async def choose_cluster_id(self, cluster_id: str | None) -> str:
+        """Return the id of the store, else `cluster_id` of the data folder, else a new one.
 
         Raises `KafkaError` (INCONSISTENT_CLUSTER_ID) if store and folder disagree.
         """
         fresh = encode_uuid(random_uuid(self._random))
         return await self.metadata.submit(
-            lambda image: plan_cluster_id(image, known, fresh), from_reserve=True
+            lambda image: plan_cluster_id(image, cluster_id, fresh), from_reserve=True
         )
 
     async def register(

@@ -214,9 +214,9 @@ class Controller:
         Raises `KafkaError` as `plan_unregister` and `MetadataLog.submit`.
         """
         # Read before the live processes: a process that starts in between has a higher epoch.
-        known = self._metadata.image.brokers.get(broker_id)
+        broker = self._metadata.image.brokers.get(broker_id)
         live = await self._live_brokers()
-        ended = known.epoch if known is not None and broker_id not in live else None
+        ended = broker.epoch if broker is not None and broker_id not in live else None
         await self._metadata.submit(lambda image: plan_unregister(image, broker_id, ended))
         logger.info(
             "Unregistered broker %d",
@@ -277,8 +277,10 @@ class Controller:
 
     async def _note_failed(self, request: BrokerHeartbeatRequest) -> None:
         failed = {
-            (each.topic_id, each.partition_index): Failure(each.leader_epoch, each.is_offline)
-            for each in request.failed_replicas
+            (replica.topic_id, replica.partition_index): Failure(
+                replica.leader_epoch, replica.is_offline
+            )
+            for replica in request.failed_replicas
         }
         broker_id, epoch = request.broker_id, request.broker_epoch
         await self._metadata.submit(lambda image: _failed(image, broker_id, epoch, failed))
@@ -401,17 +403,25 @@ class Controller:
         A process registers in the store before it does in the image. So a process in the image
         first and not in the store after that is dead.
         """
-        brokers = [each for each in self._metadata.image.brokers.values() if not each.is_fenced]
+        brokers = [
+            broker for broker in self._metadata.image.brokers.values() if not broker.is_fenced
+        ]
         live = await self._metadata.live_brokers()
         silent = self._silent(live)
         # By incarnation, not by id: a broker that started again at once is dead as well, because
         # its new process has not caught up.
         alive = {
-            each.broker_id for each in brokers if live.get(each.broker_id) == each.incarnation_id
+            broker.broker_id
+            for broker in brokers
+            if live.get(broker.broker_id) == broker.incarnation_id
         }
         return (
-            {each.broker_id: each.epoch for each in brokers if each.broker_id not in alive},
-            {each.broker_id: each.epoch for each in brokers if each.broker_id in alive & silent},
+            {broker.broker_id: broker.epoch for broker in brokers if broker.broker_id not in alive},
+            {
+                broker.broker_id: broker.epoch
+                for broker in brokers
+                if broker.broker_id in alive & silent
+            },
         )
 
     def _silent(self, live: Mapping[int, bytes]) -> frozenset[int]:
@@ -462,18 +472,20 @@ def _registered(
             f"{image.cluster_id}",
         )
     features = tuple(
-        SupportedLevels(each.name, each.min_supported_version, each.max_supported_version)
-        for each in request.features
+        SupportedLevels(feature.name, feature.min_supported_version, feature.max_supported_version)
+        for feature in request.features
     )
     check_supported(image, request.broker_id, features)
-    known = image.brokers.get(request.broker_id)
-    is_repeated = known is not None and known.incarnation_id == request.incarnation_id
+    broker = image.brokers.get(request.broker_id)
+    is_repeated = broker is not None and broker.incarnation_id == request.incarnation_id
     if last_epoch(image, request.broker_id) != seen and not is_repeated:
         raise KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"another process of broker {request.broker_id} has registered meanwhile",
         )
-    endpoints = (Endpoint(each.name, each.host, each.port) for each in request.listeners)
+    endpoints = (
+        Endpoint(listener.name, listener.host, listener.port) for listener in request.listeners
+    )
     joined = plan_join(
         image,
         request.broker_id,
@@ -521,33 +533,33 @@ def _is_last_with_transactions(image: MetadataImage, broker_id: int) -> bool:
     """Return whether no other broker has all of the state of some transactions."""
     topic = image.topic(TRANSACTION_TOPIC)
     partitions = topic.partitions.values() if topic is not None else ()
-    return any({*each.isr, *each.elr} == {broker_id} for each in partitions)
+    return any({*partition.isr, *partition.elr} == {broker_id} for partition in partitions)
 
 
 def _proposals(request: AlterPartitionRequest) -> list[ProposedIsr]:
     return [
         ProposedIsr(
             topic.topic_id,
-            each.partition_index,
-            each.leader_epoch,
-            each.partition_epoch,
-            _members(each),
-            each.new_leader,
+            partition.partition_index,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            _members(partition),
+            partition.new_leader,
         )
         for topic in request.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
 
 
 def _members(data: PartitionData) -> tuple[tuple[int, int], ...]:
     """Return node ids and broker epochs, which version 2 does not have."""
-    with_epochs = ((each.broker_id, each.broker_epoch) for each in data.new_isr_with_epochs)
+    with_epochs = ((member.broker_id, member.broker_epoch) for member in data.new_isr_with_epochs)
     return (*with_epochs, *((node_id, -1) for node_id in data.new_isr))
 
 
 def _altered(results: list[AlteredIsr]) -> list[AlteredTopic]:
     return [
-        AlteredTopic(topic_id=topic_id, partitions=[_altered_partition(each) for each in group])
+        AlteredTopic(topic_id=topic_id, partitions=[_altered_partition(result) for result in group])
         for topic_id, group in groupby(results, lambda result: result.topic_id)
     ]
 

@@ -33,16 +33,16 @@ class DeclaredLevels:
 
     async def of(self, image: MetadataImage) -> dict[tuple[int, int], tuple[SupportedLevels, ...]]:
         """Return the levels of registered brokers that answer, by broker id and broker epoch."""
-        found: dict[tuple[int, int], tuple[SupportedLevels, ...]] = {}
+        declared: dict[tuple[int, int], tuple[SupportedLevels, ...]] = {}
         for broker in undeclared(image):
             key = broker.broker_id, broker.epoch
             if broker.broker_id == self._node_id:
-                found[key] = SUPPORTED
+                declared[key] = SUPPORTED
             elif not broker.is_fenced and (peer := self._peer(broker.broker_id)) is not None:
                 levels = await _ask(peer)
                 if levels:
-                    found[key] = levels
-        return found
+                    declared[key] = levels
+        return declared
 
 
 async def _ask(peer: Peer) -> tuple[SupportedLevels, ...]:
@@ -54,7 +54,7 @@ async def _ask(peer: Peer) -> tuple[SupportedLevels, ...]:
     except KafkaError:
         return ()
     assert isinstance(response, ApiVersionsResponse)
-    levels = {each.name: each for each in UNDECLARED}
+    levels = {feature.name: feature for feature in UNDECLARED}
     for row in response.supported_features:
         levels[row.name] = SupportedLevels(row.name, row.min_version, row.max_version)
     return tuple(levels.values())

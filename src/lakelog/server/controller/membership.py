@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
@@ -103,8 +103,8 @@ class Membership:
     @property
     def process(self) -> bytes | None:
         """The incarnation id of the last registered process, None before the first."""
-        known = self._metadata.image.brokers.get(self._node_id)
-        return None if known is None else known.incarnation_id
+        broker = self._metadata.image.brokers.get(self._node_id)
+        return None if broker is None else broker.incarnation_id
 
     async def register(
         self,
@@ -130,15 +130,16 @@ class Membership:
             cluster_id=self._metadata.image.cluster_id or "",
             incarnation_id=self._metadata.incarnation_id,
             listeners=[
-                Listener(name=each.name, host=each.host, port=each.port) for each in endpoints
+                Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                for endpoint in endpoints
             ],
             features=[
                 Feature(
-                    name=each.name,
-                    min_supported_version=each.lowest,
-                    max_supported_version=each.highest,
+                    name=feature.name,
+                    min_supported_version=feature.lowest,
+                    max_supported_version=feature.highest,
                 )
-                for each in SUPPORTED
+                for feature in SUPPORTED
             ],
             rack=rack,
             log_dirs=[directory_id],
@@ -245,17 +246,13 @@ class Membership:
             ", ".join(f"{name}-{index}" for name, _, index in partitions[:_NAMED_MAX]),
             extra=event("replicas_lost", partitions=len(partitions)),
         )
-        found = Failure(AT_START)
-        offline, self._failed = (
-            self._failed,
-            {(topic_id, index): found for _, topic_id, index in partitions},
-        )
-        request = self._heartbeat(offline=directory_id)
+        failure = Failure(AT_START)
+        failed = {(topic_id, index): failure for _, topic_id, index in partitions}
+        request = self._heartbeat(failed, offline=directory_id)
         response: BrokerHeartbeatResponse = await self._await_controller(
             request, lambda: self._controller.heartbeat(request)
         )
         _check(response.error_code, "the controller refused the heartbeat")
-        self._failed = offline
         await self._metadata.refresh()
 
     async def leave(self) -> None:
@@ -266,7 +263,7 @@ class Membership:
         # Leaving is a courtesy: without it the controller fences this broker as it does after a
         # kill.
         with suppress(KafkaError, MetadataError):
-            await self._beat(self._heartbeat(want_shut_down=True), _LEAVE_PATIENCE_S)
+            await self._beat(self._heartbeat(self._failed, want_shut_down=True), _LEAVE_PATIENCE_S)
 
     def _is_fenced(self) -> bool:
         own = self._metadata.image.brokers.get(self._node_id)
@@ -302,7 +299,7 @@ class Membership:
         """Return whether the controller has answered; log the first failure of a series."""
         try:
             await self._metadata.refresh()
-            response = await self._beat(self._heartbeat(), _ROUND_S)
+            response = await self._beat(self._heartbeat(self._failed), _ROUND_S)
             _check(response.error_code, "the controller refused the heartbeat")
             if not response.is_fenced:
                 await self._metadata.refresh()
@@ -367,10 +364,14 @@ class Membership:
 
     def heartbeat(self) -> BrokerHeartbeatRequest | None:
         """Return a request with the present state of this broker, None unless it serves."""
-        return self._heartbeat() if self._serves else None
+        return self._heartbeat(self._failed) if self._serves else None
 
     def _heartbeat(
-        self, *, want_shut_down: bool = False, offline: bytes | None = None
+        self,
+        failed: Mapping[tuple[bytes, int], Failure],
+        *,
+        want_shut_down: bool = False,
+        offline: bytes | None = None,
     ) -> BrokerHeartbeatRequest:
         return BrokerHeartbeatRequest(
             broker_id=self._node_id,
@@ -387,7 +388,7 @@ class Membership:
                     leader_epoch=failure.leader_epoch,
                     is_offline=failure.is_offline,
                 )
-                for (topic_id, index), failure in self._failed.items()
+                for (topic_id, index), failure in failed.items()
             ],
         )
 

@@ -149,9 +149,9 @@ class Succession:
         if not asking:
             return frozenset()
         done, late = await asyncio.wait(asking, timeout=self._session_s * _PATIENCE_PER_SESSION)
-        for each in late:
-            each.cancel()
-        return frozenset().union(*(each.result() for each in done))
+        for task in late:
+            task.cancel()
+        return frozenset().union(*(task.result() for task in done))
 
     async def _ask(self, peer: Peer, controller_id: int) -> frozenset[int]:
         """Return the broker if it misses the controller."""

@@ -50,13 +50,15 @@ class ClusterMarkers:
         # The requests to other brokers are under way while the own markers are written.
         own = by_leader.pop(self._leaders.node_id, [])
         sent: list[tuple[list[Marker], Any]] = []
-        for leader, wanted in by_leader.items():
-            sending = self._tasks.spawn(self._send(leader, wanted), name=f"markers to {leader}")
-            sent.append((wanted, sending))
+        for leader, leader_markers in by_leader.items():
+            sending = self._tasks.spawn(
+                self._send(leader, leader_markers), name=f"markers to {leader}"
+            )
+            sent.append((leader_markers, sending))
         if own:
             codes.update(zip(own, map(_unsettled, await self._local.write(own)), strict=True))
-        for wanted, sending in sent:
-            codes.update(zip(wanted, map(_unsettled, await sending), strict=True))
+        for leader_markers, sending in sent:
+            codes.update(zip(leader_markers, map(_unsettled, await sending), strict=True))
         return [codes[marker] for marker in markers]
 
     async def _send(self, leader: int, markers: list[Marker]) -> list[ErrorCode]:
@@ -86,7 +88,9 @@ def _request(markers: list[Marker]) -> WriteTxnMarkersRequest:
     for end, of_end in groupby(sorted(markers, key=_by_end), key=lambda marker: marker[2:]):
         producer_id, producer_epoch, commit, coordinator_epoch, version, decision = end
         topics = [
-            WritableTxnMarkerTopic(name=name, partition_indexes=[each.partition for each in those])
+            WritableTxnMarkerTopic(
+                name=name, partition_indexes=[marker.partition for marker in those]
+            )
             for name, those in groupby(of_end, key=lambda marker: marker.topic)
         ]
         ends.append(
@@ -109,8 +113,8 @@ def _by_end(marker: Marker) -> tuple[tuple[object, ...], str, int]:
 
 def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], ErrorCode]:
     return {
-        (result.producer_id, topic.name, each.partition_index): ErrorCode(each.error_code)
+        (result.producer_id, topic.name, partition.partition_index): ErrorCode(partition.error_code)
         for result in response.markers
         for topic in result.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }

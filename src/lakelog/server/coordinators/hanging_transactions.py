@@ -54,34 +54,34 @@ def end_hanging(
     being_open = list(open_transactions(partitions))
     if not being_open:
         return
-    found = find_hanging(being_open, transactions.owners(), knows_all=transactions.knows_all)
-    hanging = {each for each, _ in found.markers}.union(*found.fences.values())
+    endings = find_hanging(being_open, transactions.owners(), knows_all=transactions.knows_all)
+    hanging = {open_txn for open_txn, _ in endings.markers}.union(*endings.fences.values())
     transactions.hanging_found += len(hanging)
-    for each, marker in found.markers:
+    for open_txn, marker in endings.markers:
         written = markers.begin(marker)
-        again = partial(_marker_again, each, partitions, transactions)
-        tasks.spawn(_end(each, marker, written, again, markers, tasks), name="hanging")
-    for transactional_id, each_of in found.fences.items():
-        for each in each_of:
-            log_found(each, transactional_id)
-        transactions.fence(transactional_id, each_of)
+        again = partial(_marker_again, open_txn, partitions, transactions)
+        tasks.spawn(_end(open_txn, marker, written, again, markers, tasks), name="hanging")
+    for transactional_id, open_txns in endings.fences.items():
+        for open_txn in open_txns:
+            log_found(open_txn, transactional_id)
+        transactions.fence(transactional_id, open_txns)
 
 
 def _marker_again(
-    found: OpenTransaction, partitions: Iterable[Partition], transactions: TransactionCoordinator
+    open_txn: OpenTransaction, partitions: Iterable[Partition], transactions: TransactionCoordinator
 ) -> Marker | None:
     """Return the marker if it still has to be written.
 
     Clients may have continued meanwhile: the same transaction must be open, and no coordinator may
     know it.
     """
-    still = [each for each in open_transactions(partitions) if each == found]
+    still = [txn for txn in open_transactions(partitions) if txn == open_txn]
     hanging = find_hanging(still, transactions.owners(), knows_all=transactions.knows_all)
     return next((marker for _, marker in hanging.markers), None)
 
 
 async def _end(
-    found: OpenTransaction,
+    open_txn: OpenTransaction,
     marker: Marker,
     written: Awaitable[ErrorCode],
     again: Callable[[], Marker | None],
@@ -93,7 +93,7 @@ async def _end(
     while (code := await written) is not ErrorCode.NONE:
         if not is_logged:
             is_logged = True
-            log_failed(found, code)
+            log_failed(open_txn, code)
         if not code.retriable:
             return
         await pause(tasks, _RETRY_S)
@@ -101,51 +101,52 @@ async def _end(
         if next_marker is None:
             return
         marker, written = next_marker, markers.begin(next_marker)
-    log_ended(found, committed=marker.commit)
+    log_ended(open_txn, committed=marker.commit)
 
 
-def log_found(found: OpenTransaction, transactional_id: str) -> None:
+def log_found(open_txn: OpenTransaction, transactional_id: str) -> None:
     """Log that the coordinator of a transactional id has to abort the transaction."""
     logger.warning(
         "%s: coordinator of %s is to abort it",
-        _described(found),
+        _described(open_txn),
         transactional_id,
         extra=event(
             "hanging_txn_found",
-            topic=found.topic,
-            partition=found.partition,
+            topic=open_txn.topic,
+            partition=open_txn.partition,
             transactional_id=transactional_id,
         ),
     )
 
 
-def log_failed(found: OpenTransaction, code: ErrorCode) -> None:
+def log_failed(open_txn: OpenTransaction, code: ErrorCode) -> None:
     """Log that the marker cannot be written now."""
     logger.error(
         "%s: it cannot be ended: %s",
-        _described(found),
+        _described(open_txn),
         code.name,
-        extra=event("hanging_txn_failed", topic=found.topic, partition=found.partition),
+        extra=event("hanging_txn_failed", topic=open_txn.topic, partition=open_txn.partition),
     )
 
 
-def log_ended(found: OpenTransaction, *, committed: bool) -> None:
+def log_ended(open_txn: OpenTransaction, *, committed: bool) -> None:
     """Log that the marker is committed."""
     logger.warning(
         "%s: it was %s",
-        _described(found),
+        _described(open_txn),
         "committed" if committed else "aborted",
         extra=event(
             "hanging_txn_ended",
-            topic=found.topic,
-            partition=found.partition,
+            topic=open_txn.topic,
+            partition=open_txn.partition,
             committed=committed,
         ),
     )
 
 
-def _described(found: OpenTransaction) -> str:
+def _described(open_txn: OpenTransaction) -> str:
     return (
-        f"{found.topic}-{found.partition}: a transaction hangs, of producer id "
-        f"{found.producer_id}, epoch {found.producer_epoch}, from offset {found.first_offset}"
+        f"{open_txn.topic}-{open_txn.partition}: a transaction hangs, of producer id "
+        f"{open_txn.producer_id}, epoch {open_txn.producer_epoch}, from offset "
+        f"{open_txn.first_offset}"
     )

@@ -48,7 +48,7 @@ _ASKED_MAX = 1000
 class _Suspect(NamedTuple):
     """A transaction that was open when its partition, or a coordinator, got a new leader."""
 
-    found: OpenTransaction
+    transaction: OpenTransaction
     leader_epoch: int
 
 
@@ -56,20 +56,20 @@ class HangingWatch:
     """Watches the transactions that were open when this broker became their leader.
 
     Args:
-        known: the transactions of all coordinators.
+        known_transactions: the transactions of all coordinators.
         transactions: counts the hanging ones.
     """
 
     def __init__(
         self,
         partitions: Partitions,
-        known: KnownTransactions,
+        known_transactions: KnownTransactions,
         transactions: TransactionCoordinator,
         markers: LocalMarkers,
         tasks: Tasks,
     ) -> None:
         self._partitions = partitions
-        self._known = known
+        self._known_transactions = known_transactions
         self._transactions = transactions
         self._markers = markers
         self._tasks = tasks
@@ -83,13 +83,15 @@ class HangingWatch:
 
     def look(self, partitions: Iterable[Partition]) -> None:
         """Watch the open transactions of those partitions that this broker leads."""
-        found = {
-            _Suspect(each, self._partitions.leader(*each.place).leader_epoch): None
-            for each in open_transactions(partitions)
+        suspects = {
+            _Suspect(
+                open_txn, self._partitions.leader(*open_txn.topic_partition).leader_epoch
+            ): None
+            for open_txn in open_transactions(partitions)
         }
-        if found.keys() <= self._suspects.keys():
+        if suspects.keys() <= self._suspects.keys():
             return
-        self._suspects |= found
+        self._suspects |= suspects
         self._pause_s = _PAUSE_FIRST_S
         if self._running is None:
             self._running = self._tasks.spawn(self._run(), name="hanging transactions")
@@ -126,22 +128,26 @@ class HangingWatch:
         """Ask all coordinators about the oldest suspects, and end the hanging ones."""
         asked = list(islice(self._suspects, _ASKED_MAX))
         try:
-            known = await self._known.of({suspect.found.producer_id for suspect in asked})
+            states = await self._known_transactions.of(
+                {suspect.transaction.producer_id for suspect in asked}
+            )
         except KafkaError:
             return  # a coordinator is being replaced or loaded, or cannot be reached
         begun: list[tuple[_Suspect, Awaitable[ErrorCode]]] = []
         fenced: dict[str, TransactionState] = {}
         for suspect in filter(self._is_open, asked):
-            state = known.get(suspect.found.producer_id)
-            verdict = judge(suspect.found, state)
+            state = states.get(suspect.transaction.producer_id)
+            verdict = judge(suspect.transaction, state)
             if verdict is Verdict.ABORT:
-                marker = end_marker(suspect.found, suspect.found.producer_epoch, commit=False)
+                marker = end_marker(
+                    suspect.transaction, suspect.transaction.producer_epoch, commit=False
+                )
                 begun.append((suspect, self._markers.begin(marker)))
             elif verdict is Verdict.FENCE:
                 assert state is not None
                 fenced[state.transactional_id] = state
                 if self._is_first(suspect):
-                    log_found(suspect.found, state.transactional_id)
+                    log_found(suspect.transaction, state.transactional_id)
             # The others are asked about again, after the suspects that waited.
             self._suspects[suspect] = self._suspects.pop(suspect)
         for suspect, written in begun:
@@ -151,7 +157,7 @@ class HangingWatch:
     async def _fence(self, states: Iterable[TransactionState]) -> None:
         for state in states:
             try:
-                await self._known.fence(state)
+                await self._known_transactions.fence(state)
             except KafkaError:
                 continue  # the next answer shows whether it was carried out
             self._pause_s = _PAUSE_FIRST_S
@@ -159,9 +165,9 @@ class HangingWatch:
     def _note(self, suspect: _Suspect, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
             self._transactions.hanging_found += 1
-            log_ended(suspect.found, committed=False)
+            log_ended(suspect.transaction, committed=False)
         elif self._is_first(suspect):
-            log_failed(suspect.found, code)
+            log_failed(suspect.transaction, code)
 
     def _is_first(self, suspect: _Suspect) -> bool:
         """Return whether the log has no line about the suspect; it gets one now."""
@@ -171,15 +177,15 @@ class HangingWatch:
 
     def _is_open(self, suspect: _Suspect) -> bool:
         """Return whether the same transaction is open, in the same leader epoch."""
-        found = suspect.found
-        partition = self._partitions.get(*found.place)
+        open_txn = suspect.transaction
+        partition = self._partitions.get(*open_txn.topic_partition)
         if partition is None or not partition.serves:
             return False
         if partition.leader_epoch != suspect.leader_epoch:
             return False
-        entry = partition.log.producers.entries.get(found.producer_id)
+        entry = partition.log.producers.entries.get(open_txn.producer_id)
         return (
             entry is not None
-            and entry.txn_first_offset == found.first_offset
-            and entry.epoch == found.producer_epoch
+            and entry.txn_first_offset == open_txn.first_offset
+            and entry.epoch == open_txn.producer_epoch
         )

@@ -53,7 +53,7 @@ class KnownTransactions:
         Raises `KafkaError` unless all coordinators have answered, `PeerError` among others.
         """
         await self._catch_up()
-        found: dict[int, TransactionState] = {}
+        by_producer: dict[int, TransactionState] = {}
         for leader, epochs in self._leaders.led(TRANSACTION_TOPIC).items():
             if leader == self._leaders.node_id:
                 states = self._own(epochs, producer_ids)
@@ -62,23 +62,23 @@ class KnownTransactions:
             for state in states:
                 if state.error_code:
                     raise KafkaError(ErrorCode(state.error_code), state.transactional_id)
-                found[state.producer_id] = state
-        return found
+                by_producer[state.producer_id] = state
+        return by_producer
 
-    async def fence(self, known: TransactionState) -> None:
-        """Raise the epoch of a transactional id, unless it has another one than `known` by now.
+    async def fence(self, state: TransactionState) -> None:
+        """Raise the epoch of a transactional id, unless it has another one than `state` by now.
 
         A failure shows in the next answer of its coordinator. Raises `KafkaError`.
         """
         # The epoch is named (KIP-360). Without it, this request would fence a producer that has
         # begun since the answer, and abort its transaction.
         request = InitProducerIdRequest(
-            transactional_id=known.transactional_id,
-            transaction_timeout_ms=known.transaction_timeout_ms,
-            producer_id=known.producer_id,
-            producer_epoch=known.producer_epoch,
+            transactional_id=state.transactional_id,
+            transaction_timeout_ms=state.transaction_timeout_ms,
+            producer_id=state.producer_id,
+            producer_epoch=state.producer_epoch,
         )
-        index = self._local.partition_for(known.transactional_id)
+        index = self._local.partition_for(state.transactional_id)
         leader = self._leaders.of(TRANSACTION_TOPIC, index)
         if leader == self._leaders.node_id:
             await self._local.init_producer_id(request)
@@ -116,7 +116,9 @@ class KnownTransactions:
         request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
         response = await self._leaders.request(leader, request)
         assert isinstance(response, OffsetForLeaderEpochResponse)
-        answered = {each.partition: each.error_code for each in response.topics[0].partitions}
+        answered = {
+            partition.partition: partition.error_code for partition in response.topics[0].partitions
+        }
         for index in epochs:
             code = ErrorCode(answered.get(index, ErrorCode.UNKNOWN_SERVER_ERROR))
             if code is not ErrorCode.NONE:
@@ -130,4 +132,4 @@ def _list_request(producer_ids: Collection[int]) -> ListTransactionsRequest:
 def _names(response: ListTransactionsResponse) -> list[str]:
     if response.error_code:
         raise KafkaError(ErrorCode(response.error_code))
-    return [each.transactional_id for each in response.transaction_states]
+    return [transaction.transactional_id for transaction in response.transaction_states]

@@ -60,11 +60,13 @@ class LaterLeaders:
         image = self._image()
         others = set(image.brokers).difference(image.fenced) | self._eligible(image)
         peers = [self._peer(node_id) for node_id in sorted(others - {self._node_id})]
-        found = {*await asyncio.gather(*(self._answer(peer) for peer in peers if peer is not None))}
+        answers = {
+            *await asyncio.gather(*(self._answer(peer) for peer in peers if peer is not None))
+        }
         if None in peers:
-            found.add(Agreement.OPEN)
+            answers.add(Agreement.OPEN)
         for answer in (Agreement.DENIED, Agreement.OPEN):
-            if answer in found:
+            if answer in answers:
                 return answer
         return Agreement.FULL
 
@@ -83,11 +85,11 @@ class LaterLeaders:
         }
 
     async def _answer(self, peer: Peer) -> Agreement:
-        wanted = BrokerHeartbeatRequest(broker_id=self._node_id, want_lease=True)
+        request = BrokerHeartbeatRequest(broker_id=self._node_id, want_lease=True)
         topics = [MetadataRequestTopic(name=name) for name in _TOPICS]
         question = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         try:
-            grant = await peer.request(wanted, timeout_s=_PATIENCE_S)
+            grant = await peer.request(request, timeout_s=_PATIENCE_S)
             # Only after the grant the peer elects no leader that this answer could miss.
             response = await peer.request(question, timeout_s=_PATIENCE_S)
         except KafkaError:

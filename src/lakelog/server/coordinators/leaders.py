@@ -45,8 +45,8 @@ class PartitionLeaders:
 
         The leader -1 has the partitions without one; a topic that does not exist has no leaders.
         """
-        found = self._image().topic(topic)
-        partitions = found.partitions.items() if found is not None else ()
+        topic_image = self._image().topic(topic)
+        partitions = topic_image.partitions.items() if topic_image is not None else ()
         by_leader: dict[int, dict[int, int]] = {}
         for index, partition in sorted(partitions):
             by_leader.setdefault(partition.leader, {})[index] = partition.leader_epoch

@@ -243,13 +243,13 @@ class Coordinators:
     def _led(self, image: MetadataImage) -> list[Partition]:
         """Return the led partitions of the coordinators' topics, first of groups."""
         topics = [image.topic(name) for name in self._by_topic]
-        found = [
+        partitions = [
             self._partitions.get(topic.topic_id, index)
             for topic in topics
             if topic is not None
             for index in sorted(topic.partitions)
         ]
-        return [partition for partition in found if partition is not None and partition.serves]
+        return [partition for partition in partitions if partition is not None and partition.serves]
 
     def _load_soon(self, partition: Partition) -> None:
         name = f"load {partition.topic}-{partition.index}"

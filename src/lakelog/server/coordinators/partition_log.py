@@ -102,7 +102,9 @@ class LocalPartitionLogs:
     def led(self) -> list[int]:
         """Return the partitions that this broker leads now."""
         return [
-            each.index for each in self._partitions if each.topic == self._topic and each.serves
+            partition.index
+            for partition in self._partitions
+            if partition.topic == self._topic and partition.serves
         ]
 
 
@@ -195,13 +197,13 @@ class LocalPartitionLog:
         # shard that was loaded to the watermark only could miss decisions that the former
         # coordinator has answered.
         appended = Appended(self._replica, self._replica.log.log_end_offset, self._leader_epoch)
-        wanted = _Loadable(appended) if self._loads_uncommitted else appended
-        await committed(wanted, self._purgatory, self._tasks)
+        loadable = _Loadable(appended) if self._loads_uncommitted else appended
+        await committed(loadable, self._purgatory, self._tasks)
         self._loaded_end = appended.end_offset
         return self._replica.log.log_start_offset
 
     async def read(self, offset: int) -> bytes:
-        found = await self._ready(
+        records = await self._ready(
             lambda replica: replica.read(
                 offset,
                 _READ_BYTES_MAX,
@@ -209,12 +211,12 @@ class LocalPartitionLog:
                 end=max(replica.watermark.offset, self._loaded_end),
             )
         )
-        if found is None:
+        if records is None:
             return b""
         try:
-            return found.read()
+            return records.read()
         finally:
-            found.release()
+            records.release()
 
     async def _ready(self, use: Callable[[Partition], T]) -> T:
         """Return the result of `use` once it no longer raises `NotReady`."""

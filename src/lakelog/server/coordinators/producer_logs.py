@@ -28,61 +28,61 @@ class ClusterProducerLogs:
         self._partitions = partitions
         self._tasks = tasks
 
-    async def last_sequences(self, places: Sequence[WrittenTo]) -> LastSequences:
+    async def last_sequences(self, targets: Sequence[WrittenTo]) -> LastSequences:
         """Return the last sequence of each open transaction; raises as `ProducerLogs`."""
-        found = dict.fromkeys(places, NO_SEQUENCE)
+        sequences = dict.fromkeys(targets, NO_SEQUENCE)
         by_leader: dict[int, list[WrittenTo]] = {}
-        for place in found:
-            if (leader := self._leaders.of(place.topic, place.partition)) is not None:
-                by_leader.setdefault(leader, []).append(place)
+        for target in sequences:
+            if (leader := self._leaders.of(target.topic, target.partition)) is not None:
+                by_leader.setdefault(leader, []).append(target)
         own = by_leader.pop(self._leaders.node_id, [])
-        found.update((place, self._own(place)) for place in own)
+        sequences.update((target, self._own(target)) for target in own)
         asked = [
-            self._tasks.spawn(self._ask(leader, wanted), name=f"producers on {leader}")
-            for leader, wanted in by_leader.items()
+            self._tasks.spawn(self._ask(leader, led), name=f"producers on {leader}")
+            for leader, led in by_leader.items()
         ]
-        answers = [await each for each in asked]
+        answers = [await task for task in asked]
         for answer in answers:
             if isinstance(answer, KafkaError):
                 raise answer
-            found.update(answer)
-        return found
+            sequences.update(answer)
+        return sequences
 
-    def _own(self, place: WrittenTo) -> int:
-        partition = self._partitions.leader(place.topic, place.partition)
-        entry = partition.log.producers.entries.get(place.producer_id)
-        if entry is None or entry.txn_first_offset < 0 or entry.epoch != place.producer_epoch:
+    def _own(self, target: WrittenTo) -> int:
+        partition = self._partitions.leader(target.topic, target.partition)
+        entry = partition.log.producers.entries.get(target.producer_id)
+        if entry is None or entry.txn_first_offset < 0 or entry.epoch != target.producer_epoch:
             return NO_SEQUENCE
         return entry.last_sequence
 
-    async def _ask(self, leader: int, wanted: list[WrittenTo]) -> LastSequences | KafkaError:
+    async def _ask(self, leader: int, targets: list[WrittenTo]) -> LastSequences | KafkaError:
         """Ask another broker; return its error, also for a partition that it does not lead."""
         try:
-            response = await self._leaders.request(leader, _request(wanted))
+            response = await self._leaders.request(leader, _request(targets))
         except KafkaError as error:
             return error
         assert isinstance(response, DescribeProducersResponse)
-        found: dict[WrittenTo, int] = {}
+        sequences: dict[WrittenTo, int] = {}
         for topic in response.topics:
             for row in topic.partitions:
                 if row.error_code != ErrorCode.NONE:
                     return KafkaError(ErrorCode(row.error_code))
-                for each in row.active_producers:
-                    if each.current_txn_start_offset >= 0:
-                        identity = each.producer_id, each.producer_epoch
-                        place = WrittenTo(topic.name, row.partition_index, *identity)
-                        found[place] = each.last_sequence
-        return {place: found.get(place, NO_SEQUENCE) for place in wanted}
+                for producer in row.active_producers:
+                    if producer.current_txn_start_offset >= 0:
+                        identity = producer.producer_id, producer.producer_epoch
+                        target = WrittenTo(topic.name, row.partition_index, *identity)
+                        sequences[target] = producer.last_sequence
+        return {target: sequences.get(target, NO_SEQUENCE) for target in targets}
 
 
-def _request(wanted: list[WrittenTo]) -> DescribeProducersRequest:
-    by_topic = groupby(sorted(wanted), key=lambda place: place.topic)
+def _request(targets: list[WrittenTo]) -> DescribeProducersRequest:
+    by_topic = groupby(sorted(targets), key=lambda target: target.topic)
     return DescribeProducersRequest(
         topics=[
             TopicRequest(
-                name=name, partition_indexes=sorted({place.partition for place in of_topic})
+                name=name, partition_indexes=sorted({target.partition for target in of_topic})
             )
             for name, of_topic in by_topic
         ],
-        producer_ids=sorted({place.producer_id for place in wanted}),
+        producer_ids=sorted({target.producer_id for target in targets}),
     )

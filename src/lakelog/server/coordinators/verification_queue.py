@@ -64,7 +64,9 @@ class VerificationQueue:
         try:
             while self._waiting:
                 batch = self._next_batch()
-                request = AddPartitionsToTxnRequest(transactions=[each for each, _ in batch])
+                request = AddPartitionsToTxnRequest(
+                    transactions=[transaction for transaction, _ in batch]
+                )
                 _settle(batch, _results(await self._ask(request)))
                 batch = []
         except KafkaError:
@@ -80,24 +82,24 @@ class VerificationQueue:
         """Remove and return the next transactions to ask about."""
         batch: dict[str, _Waiting] = {}
         left = []
-        for each in self._waiting:
-            name = each[0].transactional_id
+        for waiting in self._waiting:
+            name = waiting[0].transactional_id
             if name in batch or len(batch) >= BATCH_MAX:
-                left.append(each)
+                left.append(waiting)
             else:
-                batch[name] = each
+                batch[name] = waiting
         self._waiting = left
         return list(batch.values())
 
 
 def _settle(batch: list[_Waiting], results: Mapping[str, Codes]) -> None:
     for transaction, future in batch:
-        found = results.get(transaction.transactional_id, {})
+        codes = results.get(transaction.transactional_id, {})
         missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
         settle(
             future,
             {
-                (topic.name, index): found.get((topic.name, index), missing)
+                (topic.name, index): codes.get((topic.name, index), missing)
                 for topic in transaction.topics
                 for index in topic.partitions
             },
@@ -105,12 +107,12 @@ def _settle(batch: list[_Waiting], results: Mapping[str, Codes]) -> None:
 
 
 def _results(response: AddPartitionsToTxnResponse) -> dict[str, Codes]:
-    return {each.transactional_id: _codes(each) for each in response.results_by_transaction}
+    return {result.transactional_id: _codes(result) for result in response.results_by_transaction}
 
 
 def _codes(result: AddPartitionsToTxnResult) -> Codes:
     return {
-        (topic.name, each.partition_index): ErrorCode(each.partition_error_code)
+        (topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
         for topic in result.topic_results
-        for each in topic.results_by_partition
+        for partition in topic.results_by_partition
     }

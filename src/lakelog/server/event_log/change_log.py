@@ -127,5 +127,5 @@ def _log_config(kind: int, name: str, values: Mapping[str, str | None]) -> None:
 
 
 def _shown(key: str, value: str | None) -> str | None:
-    known = BROKER_CONFIGS.get(key)
-    return _HIDDEN if value is not None and known is not None and known.sensitive else value
+    config = BROKER_CONFIGS.get(key)
+    return _HIDDEN if value is not None and config is not None and config.sensitive else value

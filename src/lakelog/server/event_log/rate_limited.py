@@ -15,6 +15,8 @@ from lakelog.base.events import event
 from lakelog.coordinator.group.classic.join_request import JoinRefusal
 from lakelog.runtime.api import Clock
 
+logger = logging.getLogger(__name__)
+
 WINDOW_S = 60.0
 LINES_MAX = 100
 """Lines of a kind in one window; the next line has the number of those left out."""
@@ -63,11 +65,8 @@ def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")
 
 
-logger = logging.getLogger(__name__)
-
-
 class ClosingLog:
-    """One for all connections of a broker."""
+    """Logs which connections the broker closes, and why. One object for all of them."""
 
     def __init__(self, clock: Clock) -> None:
         self._closings = LogWindow(clock)
@@ -105,7 +104,10 @@ class ClosingLog:
 
 
 class PeerLog:
-    """One for all peers of a broker. The texts of errors begin with node id and address."""
+    """Logs connections to other brokers and their failures. One object for all brokers.
+
+    The texts of errors begin with node id and address.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._window = LogWindow(clock)
@@ -146,7 +148,7 @@ class PeerLog:
 
 
 class RefusedJoins:
-    """Logs the reasons, in a bounded number of lines per minute."""
+    """Logs the reasons of refused JoinGroup requests."""
 
     def __init__(self, clock: Clock) -> None:
         self._window = LogWindow(clock)

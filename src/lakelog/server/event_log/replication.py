@@ -42,17 +42,17 @@ def log_elections(
     """
     gained, lost, leaderless, stuck = [], [], [], []
     for name, before, after in _changed(old, new):
-        place = f"{name}-{after.partition}"
+        log_name = f"{name}-{after.partition}"
         if _is_stuck(after) and not _is_stuck(before):
-            stuck.append(place)
+            stuck.append(log_name)
         if after.leader == before.leader:
             continue
         if after.leader == node_id:
-            gained.append(place)
+            gained.append(log_name)
         elif before.leader == node_id:
-            lost.append(place)
+            lost.append(log_name)
         if after.leader == NO_LEADER and not _is_stuck(after):
-            leaderless.append(place)
+            leaderless.append(log_name)
     cause = _cause(records)
     if gained or lost:
         logger.info(
@@ -151,9 +151,9 @@ def _gained_and_lost(gained: list[str], lost: list[str]) -> Iterator[str]:
         yield f"no longer {_named(lost)}"
 
 
-def _named(places: list[str]) -> str:
-    shown = ", ".join(places[:_NAMED_MAX])
-    more = len(places) - _NAMED_MAX
+def _named(log_names: list[str]) -> str:
+    shown = ", ".join(log_names[:_NAMED_MAX])
+    more = len(log_names) - _NAMED_MAX
     return f"{shown} and {more} more" if more > 0 else shown
 
 

@@ -84,8 +84,10 @@ class PendingFetch:
     def keys(self) -> list[tuple[bytes, int]]:
         """Return the partitions whose appends may complete this fetch."""
         find = self._broker.partitions.get
-        found = (find(target.topic, target.partition) for target in self._plan.targets)
-        return list(dict.fromkeys(partition.key for partition in found if partition is not None))
+        partitions = (find(target.topic, target.partition) for target in self._plan.targets)
+        return list(
+            dict.fromkeys(partition.key for partition in partitions if partition is not None)
+        )
 
     def wait(self) -> None:
         """Wait for records, or first for checks of existing ones; then answer."""
@@ -163,9 +165,9 @@ class PendingFetch:
                 partition = self._broker.partitions.leader(target.topic, target.partition)
                 self._to_check.append((partition, first.job))
                 data = self._without_records(target)
-            except DivergedLog as found:
+            except DivergedLog as diverged:
                 self._failed = True
-                data = self._divergence(target, found)
+                data = self._divergence(target, diverged)
             except KafkaError as error:
                 self._failed = self._context.was_rejected = True
                 data = self._failure(target, error)
@@ -207,15 +209,15 @@ class PendingFetch:
             partition = find(target.topic, target.partition)
             if partition is None:
                 continue
-            place = (target.topic, target.partition)
+            topic_partition = (target.topic, target.partition)
             has_failed = data.error_code or data.diverging_epoch.end_offset >= 0
             if has_failed or not self._is_idle(partition, target):
-                news.watch(place, partition.key)
+                news.watch(topic_partition, partition.key)
                 continue
             follower = None
             if self._follower is not None:
                 follower = partition.followers.get(self._follower.node_id)
-            news.settle(place, partition.key, follower)
+            news.settle(topic_partition, partition.key, follower)
 
     def _is_idle(self, partition: Partition, target: FetchTarget) -> bool:
         """Return whether a read finds nothing that the client does not know."""
@@ -242,11 +244,11 @@ class PendingFetch:
             self._check_failures(target)
         ended: Sequence[Aborted] = ()
         if self._follower is None:
-            partition, found, ended = read_one(
+            partition, records, ended = read_one(
                 self._broker, target, bytes_left, committed=self._committed, min_one=min_one
             )
         else:
-            partition, found = read_for_follower(
+            partition, records = read_for_follower(
                 self._broker, self._follower, target, bytes_left, min_one=min_one
             )
             if not self._noted:
@@ -256,11 +258,11 @@ class PendingFetch:
                 )
         log = partition.log
         if self._context.version < ZSTD_SINCE and log.config.compression_type == "zstd":
-            if found is not None:
-                found.release()
+            if records is not None:
+                records.release()
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if found is not None:
-            partition.fetched_bytes += found.size
+        if records is not None:
+            partition.fetched_bytes += records.size
         aborted = None
         if self._committed:
             aborted = [AbortedTransaction(producer_id=e[0], first_offset=e[1]) for e in ended]
@@ -270,7 +272,7 @@ class PendingFetch:
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=log.log_start_offset,
             aborted_transactions=aborted,
-            records=b"" if found is None else found,
+            records=b"" if records is None else records,
         )
 
     def _note_time(self) -> None:
@@ -284,9 +286,9 @@ class PendingFetch:
         if partition in self._failures:
             raise self._failures[partition]
 
-    def _divergence(self, target: FetchTarget, found: DivergedLog) -> PartitionData:
+    def _divergence(self, target: FetchTarget, diverged: DivergedLog) -> PartitionData:
         data = self._without_records(target)
-        data.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
+        data.diverging_epoch = EpochEndOffset(epoch=diverged.epoch, end_offset=diverged.end_offset)
         return data
 
     def _without_records(self, target: FetchTarget) -> PartitionData:

@@ -39,13 +39,13 @@ async def handle(
         codes = await _add_for_client(broker, context, request)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, codes))
     # All are decided before the first one is awaited: their records are replicated side by side.
-    decided = [(each, _decide(broker, each)) for each in request.transactions]
+    decided = [(transaction, _decide(broker, transaction)) for transaction in request.transactions]
     results = [
         AddPartitionsToTxnResult(
-            transactional_id=each.transactional_id,
-            topic_results=_results(each.topics, _coded(await pending, context.version)),
+            transactional_id=transaction.transactional_id,
+            topic_results=_results(transaction.topics, _coded(await pending, context.version)),
         )
-        for each, pending in decided
+        for transaction, pending in decided
     ]
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
@@ -56,28 +56,28 @@ API = ServedApi(AddPartitionsToTxnRequest, handle, done="Requests of clients and
 async def _add_for_client(
     broker: Broker, context: Context, request: AddPartitionsToTxnRequest
 ) -> Codes:
-    wanted = _keys(request.v3_and_below_topics)
-    refused = _unknown(broker, wanted)
+    partitions = _keys(request.v3_and_below_topics)
+    refused = _unknown(broker, partitions)
     if refused:
         return refused
     producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     code = await broker.transactions.add_partitions(
-        request.v3_and_below_transactional_id, producer, wanted, TransactionVersion.CLASSIC
+        request.v3_and_below_transactional_id, producer, partitions, TransactionVersion.CLASSIC
     )
-    return dict.fromkeys(wanted, fenced_code(code, context.version))
+    return dict.fromkeys(partitions, fenced_code(code, context.version))
 
 
-def _decide(broker: Broker, each: AddPartitionsToTxnTransaction) -> Awaitable[Codes]:
-    wanted = _keys(each.topics)
-    refused = _unknown(broker, wanted)
+def _decide(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> Awaitable[Codes]:
+    partitions = _keys(transaction.topics)
+    refused = _unknown(broker, partitions)
     if refused:
         return _refused(refused)
     return broker.transactions.verify(
-        each.transactional_id,
-        each.producer_id,
-        each.producer_epoch,
-        wanted,
-        add=not each.verify_only,
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        partitions,
+        add=not transaction.verify_only,
     )
 
 
@@ -99,11 +99,11 @@ def _keys(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
     return [(topic.name, partition) for topic in topics for partition in topic.partitions]
 
 
-def _unknown(broker: Broker, wanted: Sequence[TopicPartition]) -> Codes:
+def _unknown(broker: Broker, partitions: Sequence[TopicPartition]) -> Codes:
     """Return errors for all partitions if one does not exist; otherwise an empty mapping."""
     unknown = {
         (topic, partition)
-        for topic, partition in wanted
+        for topic, partition in partitions
         if not 0 <= partition < broker.topics.partition_count(topic)
     }
     if not unknown:
@@ -112,7 +112,7 @@ def _unknown(broker: Broker, wanted: Sequence[TopicPartition]) -> Codes:
         key: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if key in unknown
         else ErrorCode.OPERATION_NOT_ATTEMPTED
-        for key in wanted
+        for key in partitions
     }
 
 

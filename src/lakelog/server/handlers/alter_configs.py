@@ -17,7 +17,7 @@ from lakelog.server.served_api import ServedApi
 async def handle(
     broker: Broker, context: Context, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    wanted = [
+    replacements = [
         Replacement(
             resource.resource_type,
             resource.resource_name,
@@ -28,7 +28,10 @@ async def handle(
     try:
         results = await broker.metadata.submit(
             lambda image: plan_replace_configs(
-                image, wanted, broker=broker.static_config, validate_only=request.validate_only
+                image,
+                replacements,
+                broker=broker.static_config,
+                validate_only=request.validate_only,
             ),
             # A shorter retention frees space.
             from_reserve=True,

@@ -30,14 +30,16 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     """Decide each move; a `KafkaError` of the whole change is the error of the response."""
     allowed = request.allow_replication_factor_change
-    wanted = [
+    reassignments = [
         Reassignment(topic.name, partition.partition_index, partition.replicas)
         for topic in request.topics
         for partition in topic.partitions
     ]
     try:
         results = await broker.metadata.submit(
-            lambda image: plan_reassignments(image, wanted, allow_replication_factor_change=allowed)
+            lambda image: plan_reassignments(
+                image, reassignments, allow_replication_factor_change=allowed
+            )
         )
     except KafkaError as error:
         return _failed(context, request, error)

@@ -22,7 +22,7 @@ async def handle(
     broker: Broker, context: Context, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Add partitions; a `KafkaError` of the whole change is the error of each topic."""
-    wanted = [
+    increases = [
         MorePartitions(
             topic.name,
             topic.count,
@@ -33,7 +33,7 @@ async def handle(
         for topic in request.topics
     ]
     try:
-        results = await broker.topics.add_partitions(wanted, validate_only=request.validate_only)
+        results = await broker.topics.add_partitions(increases, validate_only=request.validate_only)
     except KafkaError as error:
         return _failed(context, request, error)
     return CreatePartitionsResponse(
@@ -41,7 +41,7 @@ async def handle(
             CreatePartitionsTopicResult(
                 name=topic.name, error_code=result.error, error_message=result.message
             )
-            for topic, result in zip(wanted, results, strict=True)
+            for topic, result in zip(increases, results, strict=True)
         ]
     )
 

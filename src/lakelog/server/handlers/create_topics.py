@@ -28,16 +28,16 @@ async def handle(
     broker: Broker, context: Context, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Create topics; a `KafkaError` of the whole change is the error of each topic."""
-    wanted = [broker.topics.with_defaults(_new_topic(topic)) for topic in request.topics]
+    new_topics = [broker.topics.with_defaults(_new_topic(topic)) for topic in request.topics]
     try:
-        results = await broker.topics.create(wanted, validate_only=request.validate_only)
+        results = await broker.topics.create(new_topics, validate_only=request.validate_only)
     except KafkaError as error:
         return _failed(context, request, error)
     shown: _Shown = {}
     return CreateTopicsResponse(
         topics=[
             _response(broker, topic, result, context.version, shown)
-            for topic, result in zip(wanted, results, strict=True)
+            for topic, result in zip(new_topics, results, strict=True)
         ]
     )
 

@@ -77,14 +77,14 @@ API = ServedApi(
 
 async def _begun(broker: Broker, request: DeleteRecordsRequest, deadline: float) -> None:
     """Wait where a new leader does not know yet whether the records are committed."""
-    wanted = [
+    ends = [
         (broker.partitions.get(topic.name, entry.partition_index), entry.offset)
         for topic in request.topics
         for entry in topic.partitions
     ]
     waits = [
         beginning(partition)
-        for partition, offset in wanted
+        for partition, offset in ends
         if partition is not None and not _is_committed(partition, offset)
     ]
     await settled(waits, broker.purgatory, broker.clock, deadline)

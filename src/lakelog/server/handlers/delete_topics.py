@@ -24,18 +24,18 @@ async def handle(
     broker: Broker, context: Context, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     """Delete topics; a `KafkaError` of the whole change is the error of each topic."""
-    wanted = _wanted(context, request)
+    references = _references(context, request)
     enabled = broker.config.get_bool("delete.topic.enable")
     try:
         results = await broker.metadata.submit(
-            lambda image: plan_delete_topics(image, wanted, enabled=enabled), from_reserve=True
+            lambda image: plan_delete_topics(image, references, enabled=enabled), from_reserve=True
         )
     except KafkaError as error:
         return _failed(context, request, error)
     return _response(context, results)
 
 
-def _wanted(context: Context, request: DeleteTopicsRequest) -> list[TopicReference]:
+def _references(context: Context, request: DeleteTopicsRequest) -> list[TopicReference]:
     if context.version >= _IDS_SINCE:
         return [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
     return [TopicReference(name) for name in request.topic_names]
@@ -46,7 +46,7 @@ def _failed(
 ) -> DeleteTopicsResponse:
     results = [
         TopicResult(topic.name, topic.topic_id, error.code, error.message)
-        for topic in _wanted(context, request)
+        for topic in _references(context, request)
     ]
     return _response(context, results)
 

@@ -29,7 +29,9 @@ def handle(
     broker: Broker, context: Context, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """Return the settings of each resource, or its error code; each resource once."""
-    once = {(each.resource_type, each.resource_name): each for each in request.resources}
+    once = {
+        (resource.resource_type, resource.resource_name): resource for resource in request.resources
+    }
     return DescribeConfigsResponse(
         results=[_described(broker, resource, request) for resource in once.values()]
     )
@@ -50,7 +52,7 @@ def _described(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
-        found = _find(broker, resource)
+        configs = _find(broker, resource)
     except KafkaError as error:
         result.error_code = error.code
         result.error_message = error.message
@@ -61,7 +63,7 @@ def _described(
             with_synonyms=request.include_synonyms,
             with_documentation=request.include_documentation,
         )
-        for config in found
+        for config in configs
     ]
     return result
 

@@ -21,7 +21,7 @@ def handle(
 ) -> DescribeLogDirsResponse:
     """Return the one data folder, with its partitions; all sizes are in bytes (KIP-827)."""
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in _wanted(broker, request):
+    for partition in _partitions(broker, request):
         topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
         topic.partitions.append(
             DescribeLogDirsPartition(
@@ -55,12 +55,12 @@ def _problem(broker: Broker) -> str:
     return "; ".join(filter(None, reasons))
 
 
-def _wanted(broker: Broker, request: DescribeLogDirsRequest) -> list[Partition]:
+def _partitions(broker: Broker, request: DescribeLogDirsRequest) -> list[Partition]:
     if request.topics is None:
         return list(broker.partitions)
-    found = (
+    partitions = (
         broker.partitions.get(topic.topic, index)
         for topic in request.topics
         for index in topic.partitions
     )
-    return [partition for partition in found if partition is not None]
+    return [partition for partition in partitions if partition is not None]

@@ -21,15 +21,15 @@ def handle(
     broker: Broker, context: Context, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Return the producers of each partition, or its error code; each partition once."""
-    wanted: dict[str, dict[int, None]] = {}
+    by_topic: dict[str, dict[int, None]] = {}
     for topic in request.topics:
-        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        by_topic.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     ids = frozenset(request.producer_ids)
     topics = [
         TopicResponse(
             name=name, partitions=[_describe(broker, name, index, ids) for index in indexes]
         )
-        for name, indexes in wanted.items()
+        for name, indexes in by_topic.items()
     ]
     return DescribeProducersResponse(topics=topics)
 
@@ -47,7 +47,9 @@ def _describe(broker: Broker, topic: str, index: int, ids: frozenset[int]) -> Pa
         )
     entries = partition.log.producers.entries
     if ids:
-        entries = {each: entries[each] for each in ids if each in entries}
+        entries = {
+            producer_id: entries[producer_id] for producer_id in ids if producer_id in entries
+        }
     return PartitionResponse(
         partition_index=index,
         active_producers=[_state(producer_id, entry) for producer_id, entry in entries.items()],

@@ -34,12 +34,12 @@ async def handle(
     example INVALID_REQUEST for an unknown election type.
     """
     asked = request.topic_partitions
-    wanted = None if asked is None else [(entry.topic, entry.partitions) for entry in asked]
+    topics = None if asked is None else [(entry.topic, entry.partitions) for entry in asked]
     try:
         election_type = _election_type(request.election_type)
         leaders = _wanted_leaders(request)
         results = await broker.metadata.submit(
-            lambda image: _elected(image, election_type, wanted, leaders)
+            lambda image: _elected(image, election_type, topics, leaders)
         )
     except KafkaError as error:
         return _refused(context, request, error)
@@ -69,11 +69,11 @@ API = ServedApi(
 def _elected(
     image: MetadataImage,
     election_type: ElectionType,
-    wanted: Sequence[tuple[str, Sequence[int]]] | None,
+    topics: Sequence[tuple[str, Sequence[int]]] | None,
     leaders: Mapping[tuple[str, int], int],
 ) -> Plan[list[ElectionResult]]:
     """Plan the elections. An unclean one may lose the state of transactions, and their epochs."""
-    plan = plan_elect_leaders(image, election_type, wanted, leaders)
+    plan = plan_elect_leaders(image, election_type, topics, leaders)
     loses_epochs = election_type is ElectionType.UNCLEAN and any(
         result.topic == TRANSACTION_TOPIC and not result.error for result in plan.result
     )

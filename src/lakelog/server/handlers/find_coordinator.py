@@ -27,10 +27,10 @@ async def handle(
     broker: Broker, context: Context, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     if context.version >= _BATCHED_SINCE:
-        found = [
+        coordinators = [
             await _find(broker, context, request.key_type, key) for key in request.coordinator_keys
         ]
-        return FindCoordinatorResponse(coordinators=found)
+        return FindCoordinatorResponse(coordinators=coordinators)
     one = await _find(broker, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,

@@ -17,7 +17,7 @@ from lakelog.server.served_api import ServedApi
 async def handle(
     broker: Broker, context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    wanted = [
+    changes = [
         ResourceChange(
             resource.resource_type,
             resource.resource_name,
@@ -31,7 +31,7 @@ async def handle(
     try:
         results = await broker.metadata.submit(
             lambda image: plan_alter_configs(
-                image, wanted, broker=broker.static_config, validate_only=request.validate_only
+                image, changes, broker=broker.static_config, validate_only=request.validate_only
             ),
             # A shorter retention frees space.
             from_reserve=True,

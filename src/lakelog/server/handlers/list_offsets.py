@@ -111,15 +111,17 @@ async def _search(
     for partition, timestamp, result in searches:
         search = partition.at_time(None if timestamp == MAX_TIMESTAMP else timestamp)
         try:
-            found = await broker.slow_batches.found(search)
-            if found is None:
+            position = await broker.slow_batches.find(search)
+            if position is None:
                 _check_watermark(partition, version)
         except KafkaError as error:
             result.error_code = error.code
             continue
-        if found is not None and not (committed and found.offset >= partition.last_stable_offset):
-            result.timestamp, result.offset = found.timestamp, found.offset
-            result.leader_epoch = found.leader_epoch
+        if position is not None and not (
+            committed and position.offset >= partition.last_stable_offset
+        ):
+            result.timestamp, result.offset = position.timestamp, position.offset
+            result.leader_epoch = position.leader_epoch
     return response
 
 
@@ -136,14 +138,14 @@ def _offset(
     partition: Partition, entry: ListOffsetsPartition, committed: bool, version: int
 ) -> ListOffsetsPartitionResponse:
     """Return the result; for a time, the result of a search without a match."""
-    wanted = entry.timestamp
-    if wanted < EARLIEST_PENDING_UPLOAD or version < _SINCE_VERSION.get(wanted, 0):
+    timestamp = entry.timestamp
+    if timestamp < EARLIEST_PENDING_UPLOAD or version < _SINCE_VERSION.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    if wanted == LATEST:
+    if timestamp == LATEST:
         _check_watermark(partition, version)
         end = partition.last_stable_offset if committed else partition.watermark.offset
         return ListOffsetsPartitionResponse(offset=end, leader_epoch=partition.leader_epoch)
-    if wanted in (EARLIEST, EARLIEST_LOCAL):
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
         log = partition.log
         start = log.log_start_offset
         return ListOffsetsPartitionResponse(

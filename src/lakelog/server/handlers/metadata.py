@@ -49,11 +49,11 @@ def handle(
         return _after_losses(broker, context, request)
     if _asks_for_all(request, context.version):
         return _answer_all(broker, context, request)
-    wanted = _wanted(request)
-    missing = _missing_topics(broker, request, wanted)
+    references = _references(request)
+    missing = _missing_topics(broker, request, references)
     if missing:
-        return _create_first(broker, context, request, wanted, missing)
-    return _response(broker, context, request, wanted, {})
+        return _create_first(broker, context, request, references, missing)
+    return _response(broker, context, request, references, {})
 
 
 API = ServedApi(MetadataRequest, handle, done="By name and by id, with creation of topics.")
@@ -71,7 +71,7 @@ def _nodes(broker: Broker, context: Context) -> list[Node]:
     return nodes + [node for node in fenced(context.connection) if listed(node.node_id)]
 
 
-def _wanted(request: MetadataRequest) -> list[_Reference]:
+def _references(request: MetadataRequest) -> list[_Reference]:
     return list(dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ()))
 
 
@@ -86,11 +86,11 @@ async def _after_losses(
     await broker.losses.settle()
     if _asks_for_all(request, context.version):
         return _response(broker, context, request, _every_topic(broker), {})
-    wanted = _wanted(request)
-    missing = _missing_topics(broker, request, wanted)
+    references = _references(request)
+    missing = _missing_topics(broker, request, references)
     if missing:
-        return await _create_first(broker, context, request, wanted, missing)
-    return _response(broker, context, request, wanted, {})
+        return await _create_first(broker, context, request, references, missing)
+    return _response(broker, context, request, references, {})
 
 
 def _answer_all(
@@ -104,12 +104,12 @@ def _answer_all(
         tuple(_nodes(broker, context)),
         broker.partitions.offline_keys,
     )
-    known = broker.known_metadata
-    frame = known.find(broker.image, key)
+    cache = broker.known_metadata
+    frame = cache.find(broker.image, key)
     if frame is None:
         every = _every_topic(broker)
         frame = context.encode(_response(broker, context, request, every, {}))
-        known.keep(broker.image, key, frame)
+        cache.keep(broker.image, key, frame)
     context.reply_encoded(frame)
     return DEFERRED
 
@@ -118,7 +118,7 @@ async def _create_first(
     broker: Broker,
     context: Context,
     request: MetadataRequest,
-    wanted: list[_Reference],
+    references: list[_Reference],
     missing: list[str],
 ) -> MetadataResponse:
     """Create the `missing` topics first; return their metadata, or the errors of creation."""
@@ -126,20 +126,20 @@ async def _create_first(
         refused = await broker.topics.ensure(missing)
     except KafkaError as error:
         refused = dict.fromkeys(missing, error.code)
-    return _response(broker, context, request, wanted, refused)
+    return _response(broker, context, request, references, refused)
 
 
 def _response(
     broker: Broker,
     context: Context,
     request: MetadataRequest,
-    wanted: list[_Reference],
+    references: list[_Reference],
     refused: dict[str, ErrorCode],
 ) -> MetadataResponse:
     availability = Availability.of(broker.node_id, broker.image, broker.partitions)
     topics = [
         _described(broker, name, topic_id, context.version, refused, availability)
-        for name, topic_id in wanted
+        for name, topic_id in references
     ]
     if request.include_topic_authorized_operations:
         for topic in topics:
@@ -161,12 +161,12 @@ def _response(
 
 
 def _missing_topics(
-    broker: Broker, request: MetadataRequest, wanted: list[_Reference]
+    broker: Broker, request: MetadataRequest, references: list[_Reference]
 ) -> list[str]:
     """Return the topics to create, if that is allowed."""
     missing = [
         name
-        for name, topic_id in wanted
+        for name, topic_id in references
         if name is not None and topic_id == ZERO_UUID and broker.image.topic(name) is None
     ]
     allowed = request.allow_auto_topic_creation

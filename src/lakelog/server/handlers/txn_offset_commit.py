@@ -29,13 +29,15 @@ async def handle(
 
     If all are unknown, neither the group nor the transaction is checked.
     """
-    known = _existence(broker, request, context.version)
-    if all(partition.error_code for topic in known.topics for partition in topic.partitions):
-        return known
+    existence = _existence(broker, request, context.version)
+    if all(partition.error_code for topic in existence.topics for partition in topic.partitions):
+        return existence
     response = await _commit_offsets(broker, request, context.version)
-    for topic, known_topic in zip(response.topics, known.topics, strict=True):
-        for partition, found in zip(topic.partitions, known_topic.partitions, strict=True):
-            partition.error_code = found.error_code or partition.error_code
+    for topic, known_topic in zip(response.topics, existence.topics, strict=True):
+        for partition, known_partition in zip(
+            topic.partitions, known_topic.partitions, strict=True
+        ):
+            partition.error_code = known_partition.error_code or partition.error_code
     return response
 
 

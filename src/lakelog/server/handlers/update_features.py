@@ -22,12 +22,14 @@ async def handle(
     broker: Broker, context: Context, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """Finalize the levels. Errors: see `plan_update_features`."""
-    updates = [_update(each, context.version) for each in request.feature_updates]
+    updates = [_update(update, context.version) for update in request.feature_updates]
     try:
         await broker.controller.update_features(updates, validate_only=request.validate_only)
     except KafkaError as error:
         return _failed(context, request, error)
-    results = [UpdatableFeatureResult(feature=each.name, error_message=None) for each in updates]
+    results = [
+        UpdatableFeatureResult(feature=update.name, error_message=None) for update in updates
+    ]
     return UpdateFeaturesResponse(error_message=None, results=results)
 
 
@@ -46,8 +48,8 @@ API = ServedApi(
 )
 
 
-def _update(wanted: FeatureUpdateKey, version: int) -> FeatureUpdate:
-    kind = wanted.upgrade_type
-    if version == 0 and wanted.allow_downgrade:
+def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    kind = update.upgrade_type
+    if version == 0 and update.allow_downgrade:
         kind = UpgradeType.SAFE_DOWNGRADE
-    return FeatureUpdate(wanted.feature, wanted.max_version_level, kind)
+    return FeatureUpdate(update.feature, update.max_version_level, kind)

@@ -89,7 +89,7 @@ def _connections(dispatcher: Dispatcher) -> Iterator[str]:
     """
     connections = dispatcher.connections
     software: Counter[str] = Counter(
-        each.session.client_software or _UNKNOWN for each in connections
+        connection.session.client_software or _UNKNOWN for connection in connections
     )
     common = dict(software.most_common(_SOFTWARE_MAX))
     others = software.total() - sum(common.values())
@@ -146,7 +146,7 @@ def _cluster(sources: Sources) -> Iterator[str]:
 def cluster_numbers(sources: Sources) -> dict[str, int]:
     """Return the counts of replicas, ISRs, leaders and brokers, by their names in `OVERVIEW`."""
     broker, changes = sources.broker, sources.role_changes
-    image, led = broker.image, [each for each in broker.partitions if each.serves]
+    image, led = broker.image, [partition for partition in broker.partitions if partition.serves]
     leader = Availability.of(broker.node_id, broker.image, broker.partitions).leader
     leaderless = sum(
         leader(topic.topic_id, partition)[0] < 0
@@ -157,10 +157,10 @@ def cluster_numbers(sources: Sources) -> dict[str, int]:
         "partitions": len(broker.partitions),
         "led_partitions": len(led),
         "offline_partitions": len(broker.partitions.offline()),
-        "under_replicated_partitions": sum(each.is_under_replicated for each in led),
-        "under_min_isr_partitions": sum(each.is_under_min_isr for each in led),
+        "under_replicated_partitions": sum(partition.is_under_replicated for partition in led),
+        "under_min_isr_partitions": sum(partition.is_under_min_isr for partition in led),
         "leaderless_partitions": leaderless,
-        "replica_lag_records_max": max((each.replica_lag for each in led), default=0),
+        "replica_lag_records_max": max((partition.replica_lag for partition in led), default=0),
         "isr_shrinks_total": changes.isr_shrinks,
         "isr_expansions_total": changes.isr_expansions,
         "leader_elections_total": changes.elections,

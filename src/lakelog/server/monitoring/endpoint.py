@@ -110,7 +110,9 @@ class Monitoring:
         is_fenced = own is not None and own.is_fenced
         behind = 0
         if not self._was_in_sync:
-            behind = sum(broker.node_id not in each.role.isr for each in broker.partitions)
+            behind = sum(
+                broker.node_id not in partition.role.isr for partition in broker.partitions
+            )
             self._was_in_sync = self.stage is Stage.SERVING and not is_fenced and not behind
         return ClusterStanding(is_fenced, not self._is_current(), behind)
 

@@ -133,8 +133,8 @@ class HttpServer:
     async def _answer(self, request: Request) -> Response:
         page = self._pages.get(request.path)
         if page is None:
-            known = " ".join(sorted(self._pages))
-            raise _Rejected(HTTPStatus.NOT_FOUND, f"page not found; available pages: {known}")
+            paths = " ".join(sorted(self._pages))
+            raise _Rejected(HTTPStatus.NOT_FOUND, f"page not found; available pages: {paths}")
         try:
             return await page(request)
         except Exception:

@@ -45,7 +45,7 @@ def detail(sources: Sources) -> Iterator[str]:
     """Yield a family for each number, with a line for each partition."""
     partitions = sorted(sources.broker.partitions, key=lambda p: (p.topic, p.index))
     for name, number in _OF_PARTITIONS.items():
-        samples: Iterator[Sample] = ((_place(p), number(p)) for p in partitions)
+        samples: Iterator[Sample] = ((_topic_partition(p), number(p)) for p in partitions)
         yield from exposed(DETAIL[name], samples)
     lags = _lags(sources)
     committed = ((_group_place(lag), lag.committed) for lag in lags)
@@ -87,9 +87,9 @@ def _compat_topics(sources: Sources) -> Iterator[str]:
     counts: Iterator[Sample] = (((topic.name,), len(topic.partitions)) for topic in topics)
     yield from exposed(COMPAT["kafka_topic_partitions"], counts)
     here = sorted(sources.broker.partitions, key=lambda p: (p.topic, p.index))
-    ends: Iterator[Sample] = ((_place(p), p.watermark.offset) for p in here)
+    ends: Iterator[Sample] = ((_topic_partition(p), p.watermark.offset) for p in here)
     yield from exposed(COMPAT["kafka_topic_partition_current_offset"], ends)
-    starts: Iterator[Sample] = ((_place(p), p.log.log_start_offset) for p in here)
+    starts: Iterator[Sample] = ((_topic_partition(p), p.log.log_start_offset) for p in here)
     yield from exposed(COMPAT["kafka_topic_partition_oldest_offset"], starts)
     every = [(t.name, p) for t in topics for _, p in sorted(t.partitions.items())]
     in_sync: Iterator[Sample] = (
@@ -112,7 +112,7 @@ def _lags(sources: Sources) -> list[Lag]:
     )
 
 
-def _place(partition: Partition) -> tuple[str, str]:
+def _topic_partition(partition: Partition) -> tuple[str, str]:
     return partition.topic, str(partition.index)
 
 

@@ -27,7 +27,7 @@ class Contacts:
     def __init__(self, node_id: int, tasks: Tasks) -> None:
         self._node_id = node_id
         self._tasks = tasks
-        self._known: dict[int, Process] = {}
+        self._processes: dict[int, Process] = {}
         self._called: dict[int, Process] = {}
         """The processes whose first call is over, with or without a response."""
         self._waiting: dict[Any, Callable[[], MetadataImage]] = {}
@@ -35,7 +35,7 @@ class Contacts:
 
     def note(self, process: Process) -> None:
         """Note that a process is alive."""
-        self._known[process.node_id] = process
+        self._processes[process.node_id] = process
         self.note_called(process)
 
     def note_called(self, process: Process) -> None:
@@ -47,7 +47,7 @@ class Contacts:
 
     def lacking(self, image: MetadataImage) -> frozenset[int]:
         """Return the brokers that are not fenced, and whose processes may all have ended."""
-        return self._without(image, self._known)
+        return self._without(image, self._processes)
 
     async def settle(self, image: Callable[[], MetadataImage]) -> None:
         """Return when every broker that is not fenced was called, or after `PATIENCE_S`.
@@ -63,11 +63,11 @@ class Contacts:
         finally:
             del self._waiting[over]
 
-    def _without(self, image: MetadataImage, found: dict[int, Process]) -> frozenset[int]:
+    def _without(self, image: MetadataImage, processes: dict[int, Process]) -> frozenset[int]:
         return frozenset(
             node_id
             for node_id, broker in image.brokers.items()
             if node_id != self._node_id
             and not broker.is_fenced
-            and found.get(node_id) != Process(node_id, broker.incarnation_id)
+            and processes.get(node_id) != Process(node_id, broker.incarnation_id)
         )

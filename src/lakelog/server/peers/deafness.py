@@ -60,17 +60,17 @@ class Deafness:
 
     def __init__(self, session_s: float) -> None:
         self._session_s = session_s
-        self._known: dict[int, _Known] = {}
+        self._brokers: dict[int, _Known] = {}
         self._denials = 0
 
     def follow(self, processes: Iterable[Process]) -> None:
         """Adopt the registered processes of other brokers."""
-        known = self._known
-        self._known = {
-            each.node_id: found
-            if (found := known.get(each.node_id)) is not None and found.process == each
-            else _Known(each)
-            for each in processes
+        brokers = self._brokers
+        self._brokers = {
+            process.node_id: broker
+            if (broker := brokers.get(process.node_id)) is not None and broker.process == process
+            else _Known(process)
+            for process in processes
         }
 
     def note_report(self, node_id: int, missed: frozenset[int], ended: int) -> None:
@@ -79,11 +79,11 @@ class Deafness:
         missed: the brokers that do not answer it.
         ended: the number of the denial by this broker that has ended its lease, or `NONE`.
         """
-        if (found := self._known.get(node_id)) is None:
+        if (broker := self._brokers.get(node_id)) is None:
             return
-        found.missed, found.reported_s = missed, 0.0
-        if ended != NONE and ended == found.denial:
-            found.has_ended = True
+        broker.missed, broker.reported_s = missed, 0.0
+        if ended != NONE and ended == broker.denial:
+            broker.has_ended = True
 
     def tick(
         self, elapsed_s: float, answering: frozenset[int], unanswering: frozenset[int]
@@ -94,50 +94,50 @@ class Deafness:
         unanswering: the brokers that have not answered for a while. A broker that was not called
             for long enough is in neither set.
         """
-        for each in self._known.values():
-            each.reported_s += elapsed_s
+        for broker in self._brokers.values():
+            broker.reported_s += elapsed_s
         reached = self._reached(answering, self._surely_answering)
-        maybe = self._reached(frozenset(self._known) - unanswering, self._maybe_answering)
+        maybe = self._reached(frozenset(self._brokers) - unanswering, self._maybe_answering)
         may_conclude = self._is_quorum(maybe)
-        for node_id, each in self._known.items():
+        for node_id, broker in self._brokers.items():
             if node_id in reached:
-                each.is_missed, each.missed_s = False, 0.0
-                each.unsteady_s = max(each.unsteady_s - elapsed_s, 0.0)
+                broker.is_missed, broker.missed_s = False, 0.0
+                broker.unsteady_s = max(broker.unsteady_s - elapsed_s, 0.0)
             elif may_conclude and node_id not in maybe:
-                each.is_missed, each.missed_s = True, each.missed_s + elapsed_s
-                if each.missed_s >= self._session_s * _FENCED_AFTER:
-                    each.unsteady_s = self._session_s * _STEADY
+                broker.is_missed, broker.missed_s = True, broker.missed_s + elapsed_s
+                if broker.missed_s >= self._session_s * _FENCED_AFTER:
+                    broker.unsteady_s = self._session_s * _STEADY
 
     def denial(self, node_id: int, *, is_controller: bool) -> int:
         """Return the number to deny a broker its lease with; `NONE` extends the lease.
 
         is_controller: whether this broker is the controller, whose answers extend leases.
         """
-        if (found := self._known.get(node_id)) is None:
+        if (broker := self._brokers.get(node_id)) is None:
             return NONE
         if not (is_controller and self.is_denied(node_id)):
-            found.denial, found.has_ended = NONE, False
-        elif found.denial == NONE:
+            broker.denial, broker.has_ended = NONE, False
+        elif broker.denial == NONE:
             self._denials += 1
-            found.denial = self._denials
-        return found.denial
+            broker.denial = self._denials
+        return broker.denial
 
     def forget_denials(self) -> None:
         """Forget that leases have ended: in another term, another controller extends them."""
-        for each in self._known.values():
-            each.denial, each.has_ended = NONE, False
+        for broker in self._brokers.values():
+            broker.denial, broker.has_ended = NONE, False
 
     def is_denied(self, node_id: int) -> bool:
         """Return whether no broker reaches this one, or has for long enough since it was deaf."""
-        found = self._known.get(node_id)
-        return found is not None and (found.is_missed or found.unsteady_s > 0.0)
+        broker = self._brokers.get(node_id)
+        return broker is not None and (broker.is_missed or broker.unsteady_s > 0.0)
 
     def deaf(self) -> frozenset[int]:
         """Return the brokers that were missed for a session, and whose lease has ended."""
         return frozenset(
             node_id
-            for node_id, each in self._known.items()
-            if each.has_ended and each.missed_s >= self._session_s * _FENCED_AFTER
+            for node_id, broker in self._brokers.items()
+            if broker.has_ended and broker.missed_s >= self._session_s * _FENCED_AFTER
         )
 
     def _reached(
@@ -146,22 +146,22 @@ class Deafness:
         """Return the brokers to which there is a way, of which this broker reaches `first`."""
         reached, ends = set(first), list(first)
         while ends:
-            new = answering(self._known[ends.pop()]) - reached
+            new = answering(self._brokers[ends.pop()]) - reached
             reached |= new
             ends += new
         return frozenset(reached)
 
-    def _counts(self, each: _Known) -> bool:
-        return each.missed is not None and each.reported_s < self._session_s * _COUNTS_FOR
+    def _counts(self, broker: _Known) -> bool:
+        return broker.missed is not None and broker.reported_s < self._session_s * _COUNTS_FOR
 
-    def _surely_answering(self, each: _Known) -> frozenset[int]:
-        return self._maybe_answering(each) if self._counts(each) else frozenset()
+    def _surely_answering(self, broker: _Known) -> frozenset[int]:
+        return self._maybe_answering(broker) if self._counts(broker) else frozenset()
 
-    def _maybe_answering(self, each: _Known) -> frozenset[int]:
-        everyone = frozenset(self._known)
-        return everyone - (each.missed or frozenset()) if self._counts(each) else everyone
+    def _maybe_answering(self, broker: _Known) -> frozenset[int]:
+        everyone = frozenset(self._brokers)
+        return everyone - (broker.missed or frozenset()) if self._counts(broker) else everyone
 
     def _is_quorum(self, reached: frozenset[int]) -> bool:
         """Return whether others reach each other, and are half of the brokers that call."""
-        calling = sum(1 for each in self._known.values() if self._counts(each))
+        calling = sum(1 for broker in self._brokers.values() if self._counts(broker))
         return bool(reached) and 2 * (1 + len(reached)) >= 1 + calling

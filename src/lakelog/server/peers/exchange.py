@@ -313,12 +313,12 @@ class Exchange:
         Returns why the connection must be closed, or None. A response that is late would otherwise
         be taken for that of the next request.
         """
-        for call in [each for each in self._waiting if each.deadline <= now]:
+        for call in [call for call in self._waiting if call.deadline <= now]:
             self._waiting.remove(call)
             call.done(PeerUnreachableError(f"{self._name}: not sent in time"))
         if self.state is State.GREETING and now >= self._attempt_ends:
             return f"no greeting within {self.limits.connect_timeout_s:g} s"
-        late = [each for each in self._in_flight if each.deadline <= now]
+        late = [call for call in self._in_flight if call.deadline <= now]
         for call in late:
             self._in_flight.remove(call)
             call.done(PeerTimedOutError(f"{self._name}: no response in time"))

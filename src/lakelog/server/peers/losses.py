@@ -106,5 +106,5 @@ class Losses:
 
 
 def _with_replicas(image: MetadataImage) -> frozenset[int]:
-    partitions = (each for topic in image.topics for each in topic.partitions.values())
-    return frozenset(node_id for each in partitions for node_id in each.replicas)
+    partitions = (partition for topic in image.topics for partition in topic.partitions.values())
+    return frozenset(node_id for partition in partitions for node_id in partition.replicas)

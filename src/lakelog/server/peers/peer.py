@@ -247,8 +247,8 @@ class Peers:
 
     def get(self, node_id: int) -> Peer | None:
         """Return the peer of this node id, or None if no such broker can be called."""
-        found = self._peers.get(node_id)
-        return None if found is None else found[1]
+        entry = self._peers.get(node_id)
+        return None if entry is None else entry[1]
 
     def follow(self, image: MetadataImage) -> None:
         """Adopt the registered brokers of an image.

@@ -63,91 +63,91 @@ class Silence:
     def __init__(self, session_s: float, tick_s: float) -> None:
         self._session_s = session_s
         self._tick_s = tick_s
-        self._known: dict[int, _Witnessed] = {}
+        self._witnessed: dict[int, _Witnessed] = {}
         self.deafness = Deafness(session_s)
 
     def follow(self, processes: Iterable[Process], now_s: float) -> None:
         """Adopt the registered processes; a new one counts as heard now."""
-        known, processes = self._known, list(processes)
+        witnessed, processes = self._witnessed, list(processes)
         self.deafness.follow(processes)
-        self._known = {
-            each.node_id: found
-            if (found := known.get(each.node_id)) is not None and found.process == each
-            else _Witnessed(each, now_s)
-            for each in processes
+        self._witnessed = {
+            process.node_id: broker
+            if (broker := witnessed.get(process.node_id)) is not None and broker.process == process
+            else _Witnessed(process, now_s)
+            for process in processes
         }
 
     def note_answer(self, process: Process, called_s: float) -> None:
         """Note that a process has answered a call that began at `called_s`."""
-        found = self._known.get(process.node_id)
-        if found is not None and found.process == process:
-            _note_contact(found, called_s)
-            found.denial, found.unanswered_s = NONE, 0.0
-            found.was_reached = found.has_answered = True
+        broker = self._witnessed.get(process.node_id)
+        if broker is not None and broker.process == process:
+            _note_contact(broker, called_s)
+            broker.denial, broker.unanswered_s = NONE, 0.0
+            broker.was_reached = broker.has_answered = True
 
     def note_denial(self, process: Process, denial: int, now_s: float) -> None:
         """Note an answer that denies this broker a lease; its process is no contact any more."""
-        found = self._known.get(process.node_id)
-        if found is not None and found.process == process:
-            found.contact_s, found.denied_s = float("-inf"), now_s
-            found.denial, found.unanswered_s = denial, 0.0
-            found.was_reached = found.has_answered = True
+        broker = self._witnessed.get(process.node_id)
+        if broker is not None and broker.process == process:
+            broker.contact_s, broker.denied_s = float("-inf"), now_s
+            broker.denial, broker.unanswered_s = denial, 0.0
+            broker.was_reached = broker.has_answered = True
 
     def denial_by(self, node_id: int) -> int:
         """Return the number with which a broker has denied this one a lease, or `NONE`."""
-        found = self._known.get(node_id)
-        return NONE if found is None else found.denial
+        broker = self._witnessed.get(node_id)
+        return NONE if broker is None else broker.denial
 
     def note_relayed_answer(self, node_id: int, called_s: float) -> None:
         """Note the answer of a broker to a call that another one has sent on."""
-        if (found := self._known.get(node_id)) is not None:
-            _note_contact(found, called_s)
+        if (broker := self._witnessed.get(node_id)) is not None:
+            _note_contact(broker, called_s)
 
     def note_request(self, node_id: int) -> None:
         """Note a request of a broker, over a connection of its own."""
-        if (found := self._known.get(node_id)) is not None:
-            found.unheard_s, found.unseen_s, found.was_reached = 0.0, 0.0, True
+        if (broker := self._witnessed.get(node_id)) is not None:
+            broker.unheard_s, broker.unseen_s, broker.was_reached = 0.0, 0.0, True
 
     def note_relayed(self, node_id: int) -> None:
         """Note a request of a broker that another one has sent on."""
-        if (found := self._known.get(node_id)) is not None:
-            found.unseen_s = 0.0
+        if (broker := self._witnessed.get(node_id)) is not None:
+            broker.unseen_s = 0.0
 
     def tick(self, elapsed_s: float) -> None:
         """Count the time since the last tick."""
         elapsed_s = min(elapsed_s, 2 * self._tick_s)
-        for each in self._known.values():
-            each.unanswered_s += elapsed_s
-            each.unheard_s += elapsed_s
-            each.unseen_s += elapsed_s
-            if each.unseen_s >= self._session_s:
-                each.unsteady_s = self._session_s * _STEADY
-            elif each.unseen_s < self._session_s * LEADS_FOR and each.unsteady_s > 0.0:
-                each.unsteady_s -= elapsed_s
+        for broker in self._witnessed.values():
+            broker.unanswered_s += elapsed_s
+            broker.unheard_s += elapsed_s
+            broker.unseen_s += elapsed_s
+            if broker.unseen_s >= self._session_s:
+                broker.unsteady_s = self._session_s * _STEADY
+            elif broker.unseen_s < self._session_s * LEADS_FOR and broker.unsteady_s > 0.0:
+                broker.unsteady_s -= elapsed_s
         unanswering = self.unanswering()
-        answering = self._brokers(lambda each: each.has_answered) - unanswering
+        answering = self._brokers(lambda broker: broker.has_answered) - unanswering
         self.deafness.tick(elapsed_s, answering, unanswering)
 
     def unseen(self) -> frozenset[int]:
         """Return the brokers that sent no request for a session, through another one either."""
-        return self._brokers(lambda each: each.unseen_s >= self._session_s)
+        return self._brokers(lambda broker: broker.unseen_s >= self._session_s)
 
     def unheard(self) -> frozenset[int]:
         """Return the brokers that have not called this one for a session."""
-        return self._brokers(lambda each: each.unheard_s >= self._session_s)
+        return self._brokers(lambda broker: broker.unheard_s >= self._session_s)
 
     def unanswering(self) -> frozenset[int]:
         """Return the brokers whose last answer is two fifths of a session ago."""
-        return self._brokers(lambda each: each.unanswered_s >= self._session_s * LEADS_FOR)
+        return self._brokers(lambda broker: broker.unanswered_s >= self._session_s * LEADS_FOR)
 
     def missed(self) -> frozenset[int]:
         """Return the brokers whose last answer is three tenths of a session ago."""
         after_s = self._session_s * _MISSED_AFTER
-        return self._brokers(lambda each: each.was_reached and each.unanswered_s >= after_s)
+        return self._brokers(lambda broker: broker.was_reached and broker.unanswered_s >= after_s)
 
     def unanswered(self) -> frozenset[int]:
         """Return the brokers that this one reports: they do not answer, or never have."""
-        return self.unanswering() | self._brokers(lambda each: not each.has_answered)
+        return self.unanswering() | self._brokers(lambda broker: not broker.has_answered)
 
     def unreached(self) -> frozenset[int]:
         """Return the brokers that do not count as reached by a controller.
@@ -157,13 +157,15 @@ class Silence:
         """
         late_s, unheard_s = self._session_s * LEADS_FOR, self._session_s * _CALLED_WITHIN
         return self._brokers(
-            lambda each: each.unheard_s >= (late_s if each.unanswered_s >= late_s else unheard_s)
+            lambda broker: (
+                broker.unheard_s >= (late_s if broker.unanswered_s >= late_s else unheard_s)
+            )
         )
 
     def is_steady(self, node_id: int) -> bool:
         """Return whether a broker may be unfenced: it was seen and reached for a while."""
-        found = self._known.get(node_id)
-        is_seen = found is None or found.unsteady_s <= 0.0
+        broker = self._witnessed.get(node_id)
+        is_seen = broker is None or broker.unsteady_s <= 0.0
         return is_seen and not self.deafness.is_denied(node_id)
 
     def reaches_half(self, live: Mapping[int, bytes]) -> bool:
@@ -185,19 +187,19 @@ class Silence:
         """
         return [
             node_id
-            for node_id, each in self._known.items()
-            if each.was_reached and live.get(node_id) == each.process.incarnation_id
+            for node_id, broker in self._witnessed.items()
+            if broker.was_reached and live.get(node_id) == broker.process.incarnation_id
         ]
 
     def contact_s(self, node_id: int) -> float:
         """Return when the last call began that a broker has answered; infinite without such one."""
-        found = self._known.get(node_id)
-        return float("inf") if found is None else found.contact_s
+        broker = self._witnessed.get(node_id)
+        return float("inf") if broker is None else broker.contact_s
 
     def _brokers(self, is_meant: Callable[[_Witnessed], bool]) -> frozenset[int]:
-        return frozenset(node_id for node_id, each in self._known.items() if is_meant(each))
+        return frozenset(node_id for node_id, broker in self._witnessed.items() if is_meant(broker))
 
 
-def _note_contact(found: _Witnessed, called_s: float) -> None:
-    if called_s > found.denied_s:
-        found.contact_s = max(found.contact_s, called_s)
+def _note_contact(broker: _Witnessed, called_s: float) -> None:
+    if called_s > broker.denied_s:
+        broker.contact_s = max(broker.contact_s, called_s)

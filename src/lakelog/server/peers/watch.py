@@ -175,7 +175,7 @@ class PeerWatch:
         self.called.follow(image)
         self.silence.follow(map(_callee, self.called), self._seams.clock.monotonic())
         current = set(self.called)
-        for peer in [each for each in self._calls if each not in current]:
+        for peer in [peer for peer in self._calls if peer not in current]:
             self._calls.pop(peer).cancel()
             self._reach.pop(peer, None)
             self._answered.discard(peer)
@@ -221,14 +221,14 @@ class PeerWatch:
         now_s = self._seams.clock.monotonic()
         elapsed_s, self._ticked_s = now_s - self._ticked_s, now_s
         self.silence.tick(elapsed_s)
-        found = self.silence
+        silence = self.silence
         silent = (
-            found.unreached(),
-            found.unanswering(),
-            found.missed(),
-            found.unheard(),
-            found.unseen(),
-            found.deafness.deaf(),
+            silence.unreached(),
+            silence.unanswering(),
+            silence.missed(),
+            silence.unheard(),
+            silence.unseen(),
+            silence.deafness.deaf(),
         )
         if silent != self._silent:
             self._on_silence()

@@ -39,9 +39,9 @@ class FetchRepeat(KnownRequest[FetchKey]):
     )
 
     def __init__(
-        self, broker: Broker, context: Context, key: FetchKey, place: PartitionKey
+        self, broker: Broker, context: Context, key: FetchKey, partition_key: PartitionKey
     ) -> None:
-        super().__init__(broker, context, key, place)
+        super().__init__(broker, context, key, partition_key)
         self._unchanged: Template | None = None
         self._session: FetchSession | None = None
         self._bytes_max = min(key.max_bytes, broker.fetch_bytes_max)
@@ -74,15 +74,15 @@ class FetchRepeat(KnownRequest[FetchKey]):
             return 0, start
         request = self._request
         if size == request.size:
-            found = request.unpack(view, start)
-            answered = None if found is None else self._read(partition, size, *found)
+            fields = request.unpack(view, start)
+            answered = None if fields is None else self._read(partition, size, *fields)
         else:
             unchanged = self._unchanged
             if unchanged is None or size != unchanged.size:
                 return 0, start
-            found = unchanged.unpack(view, start)
+            fields = unchanged.unpack(view, start)
             answered = (
-                None if found is None else self._read(partition, size, found[0], found[1], None)
+                None if fields is None else self._read(partition, size, fields[0], fields[1], None)
             )
         return (0, start) if answered is None else (answered, end)
 
@@ -104,7 +104,9 @@ class FetchRepeat(KnownRequest[FetchKey]):
             if epoch != SESSIONLESS_EPOCH or self.key.session_id:
                 return None
         elif (
-            session.epoch != epoch or len(session.targets) != 1 or self.place not in session.targets
+            session.epoch != epoch
+            or len(session.targets) != 1
+            or self.partition_key not in session.targets
         ):
             return None
         target = self._target_at(offset, session)
@@ -129,7 +131,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
         # all must find the session's epoch as it was (KIP-227).
         if session is not None:
             session.advance(connection.last_active)
-            session.targets[self.place] = target
+            session.targets[self.partition_key] = target
         partition.fetched_bytes += size_found
         head = self._frames.head(correlation_id, partition, target, size_found)
         if records.is_resident:
@@ -141,7 +143,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
     def _target_at(self, offset: int | None, session: FetchSession | None) -> FetchTarget:
         if offset is None:
             assert session is not None
-            return session.targets[self.place]
+            return session.targets[self.partition_key]
         key, target = self.key, self._target
         target.fetch_offset = offset
         target.max_bytes = key.partition_max_bytes
@@ -166,7 +168,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
             return None
         if session is not None:
             session.advance(connection.last_active)
-            session.replace(self.place, target)
+            session.replace(self.partition_key, target)
         if follower is not None:
             note_position(partition, follower, target, connection.last_active)
         context = Context(connection, self.api, key.version, correlation_id, key.client_id)

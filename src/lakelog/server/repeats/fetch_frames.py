@@ -80,9 +80,9 @@ class FetchFrames:
         response = self._response
         target.sent_high_watermark = high_watermark = partition.watermark.offset
         target.sent_log_start_offset = log_start = partition.log.log_start_offset
-        known, rest, length = self._length
+        last_size, rest, length = self._length
         # Batches of one producer mostly have the same size, so the encoded length is kept.
-        if known != size:
+        if last_size != size:
             length = encode_uvarint(size + 1) if self.tail else _encode_length(size)
             rest = response.size - FRAME_SIZE_BYTES + len(length) + size + len(self.tail)
             self._length = size, rest, length

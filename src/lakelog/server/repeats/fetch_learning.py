@@ -27,9 +27,9 @@ def learn(
         if key is None:
             return last
     name = "" if isinstance(key.topic, bytes) else key.topic
-    place = key.topic, key.partition
+    partition_key = key.topic, key.partition
     kind = FetchRepeat if key.replica_id < 0 else FollowerFetchRepeat
-    return learn_known(kind, broker, last, context, key, place, name, key.rack_id)
+    return learn_known(kind, broker, last, context, key, partition_key, name, key.rack_id)
 
 
 def _key(context: Context, request: FetchRequest) -> FetchKey | None:

@@ -22,9 +22,9 @@ class FollowerFetchRepeat(FetchRepeat):
     __slots__ = ("_follower",)
 
     def __init__(
-        self, broker: Broker, context: Context, key: FetchKey, place: PartitionKey
+        self, broker: Broker, context: Context, key: FetchKey, partition_key: PartitionKey
     ) -> None:
-        super().__init__(broker, context, key, place)
+        super().__init__(broker, context, key, partition_key)
         self._follower = FollowerId(key.replica_id, key.replica_epoch)
 
     def _read(
@@ -37,7 +37,11 @@ class FollowerFetchRepeat(FetchRepeat):
     ) -> int | None:
         """As `FetchRepeat._read`."""
         session, follower, now = self._session, self._follower, self._connection.last_active
-        if session is None or session.epoch != epoch or list(session.targets) != [self.place]:
+        if (
+            session is None
+            or session.epoch != epoch
+            or list(session.targets) != [self.partition_key]
+        ):
             return None
         target = self._target_at(offset, session)
         try:
@@ -52,7 +56,7 @@ class FollowerFetchRepeat(FetchRepeat):
                 records.release()
             return self._wait(size, correlation_id, partition, target, session, follower)
         session.advance(now)
-        session.targets[self.place] = target
+        session.targets[self.partition_key] = target
         # Before the response, which has the high watermark that may rise by it.
         note_position(partition, follower, target, now)
         partition.fetched_bytes += records.size

@@ -24,7 +24,7 @@ class KnownRequest(ABC, Generic[K]):
 
     Args:
         key: the fields that are equal in all repetitions.
-        place: the partition, by the topic's name or id as in the request.
+        partition_key: the partition, by the topic's name or id as in the request.
     """
 
     __slots__ = (
@@ -36,13 +36,15 @@ class KnownRequest(ABC, Generic[K]):
         "api",
         "key",
         "note",
-        "place",
+        "partition_key",
     )
 
-    def __init__(self, broker: Broker, context: Context, key: K, place: PartitionKey) -> None:
+    def __init__(
+        self, broker: Broker, context: Context, key: K, partition_key: PartitionKey
+    ) -> None:
         self.api: Api = context.api
         self.key = key
-        self.place = place
+        self.partition_key = partition_key
         self.note = broker.requests.durations(context.api).note
         self._broker = broker
         self._connection = context.connection
@@ -72,7 +74,7 @@ def learn_known(
     last: Repeat | None,
     context: Context,
     key: K,
-    place: PartitionKey,
+    partition_key: PartitionKey,
     *names: str,
 ) -> Repeat | None:
     """Return the repeat to compare the next request with; the second equal one prepares it.
@@ -83,8 +85,8 @@ def learn_known(
     if len(context.client_id) + sum(map(len, names)) > NAMES_MAX:
         return None
     if not isinstance(last, kind) or last.key != key:
-        return kind(broker, context, key, place)
-    partition = broker.partitions.get(*place)
+        return kind(broker, context, key, partition_key)
+    partition = broker.partitions.get(*partition_key)
     if partition is not None:
         last.prepare(partition)
     return last

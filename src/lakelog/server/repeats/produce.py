@@ -64,11 +64,11 @@ def learn(
         return None
     (topic,) = request.topic_data
     by_id = key.version >= TOPIC_IDS_SINCE
-    place = (topic.topic_id if by_id else topic.name), key.partition
-    partition = broker.partitions.get(*place)
+    partition_key = (topic.topic_id if by_id else topic.name), key.partition
+    partition = broker.partitions.get(*partition_key)
     if partition is not None and partition.topic in INTERNAL_TOPICS:
         return None
-    return learn_known(ProduceRepeat, broker, last, context, key, place, key.topic)
+    return learn_known(ProduceRepeat, broker, last, context, key, partition_key, key.topic)
 
 
 def _key(context: Context, request: ProduceRequest) -> _Key | None:
@@ -98,8 +98,10 @@ class ProduceRepeat(KnownRequest[_Key]):
 
     __slots__ = ("_acks_all", "_frames", "_response", "_sampling")
 
-    def __init__(self, broker: Broker, context: Context, key: _Key, place: PartitionKey) -> None:
-        super().__init__(broker, context, key, place)
+    def __init__(
+        self, broker: Broker, context: Context, key: _Key, partition_key: PartitionKey
+    ) -> None:
+        super().__init__(broker, context, key, partition_key)
         self._acks_all = key.acks == ACKS_ALL
         self._sampling = context.connection.sampling
 
@@ -167,7 +169,7 @@ class ProduceRepeat(KnownRequest[_Key]):
             return 0, start
         count = len(offsets)
         sampling.left -= count
-        starts = [start, *(each + FRAME_SIZE_BYTES for each in ends)]
+        starts = [start, *(frame_end + FRAME_SIZE_BYTES for frame_end in ends)]
         sizes = [stop - begin for begin, stop in zip(starts, ends[:count], strict=False)]
         run = Run.of(partition, numbers[:count], sizes, offsets)
         waiting = WaitingProduce(broker, context, run, held, self._committed, self._failed)
@@ -181,16 +183,16 @@ class ProduceRepeat(KnownRequest[_Key]):
         columns = run.numbers, run.offsets, [-1] * count, [run.log_start_offset] * count
         return self._response.pack_rows(count, *columns)
 
-    def _failed(self, run: Run, place: int, error: KafkaError | None) -> bytes:
+    def _failed(self, run: Run, position: int, error: KafkaError | None) -> bytes:
         """Return the response of one request of a run of which not all batches are committed."""
-        key, number = self.key, run.numbers[place]
+        key, number = self.key, run.numbers[position]
         if error is None:
-            offset = run.offsets[place]
+            offset = run.offsets[position]
             return self._response.pack(number, offset, -1, run.log_start_offset)
         result = PartitionProduceResponse(
             index=key.partition,
             error_code=error.code,
-            base_offset=run.offsets[place],
+            base_offset=run.offsets[position],
             log_start_offset=run.log_start_offset,
             error_message=error.message or None,
             current_leader=current_leader(error),

@@ -198,22 +198,22 @@ class Fetcher:
 
     async def _restart(self, peer: Leader, partition: Partition, leader_epoch: int) -> None:
         """Begin again at the start of the leader's log, which lies beyond the end of this one."""
-        wanted = ListOffsetsPartition(
+        entry = ListOffsetsPartition(
             partition_index=partition.index,
             # The epoch of the fetch: an answer of the same broker as a leader in another epoch
             # could name a start below records that were committed since.
             current_leader_epoch=leader_epoch,
             timestamp=_EARLIEST,
         )
-        topic = ListOffsetsTopic(name=partition.topic, partitions=[wanted])
+        topic = ListOffsetsTopic(name=partition.topic, partitions=[entry])
         response = await peer.request(
             ListOffsetsRequest(replica_id=-1, topics=[topic]), timeout_s=_PATIENCE_S
         )
         assert isinstance(response, ListOffsetsResponse)
-        found = response.topics[0].partitions[0]
-        if found.error_code:
-            raise KafkaError(ErrorCode(found.error_code))
-        partition.restart_at(found.offset, leader_epoch)
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code))
+        partition.restart_at(answer.offset, leader_epoch)
 
 
 def _append(fetched: Fetched, now_ms: int) -> None:

@@ -55,7 +55,7 @@ class _FlushWait:
         self.done = done
 
     def try_complete(self) -> bool:
-        self._partitions = [each for each in self._partitions if _has_to_wait(each)]
+        self._partitions = [partition for partition in self._partitions if _has_to_wait(partition)]
         if not self._partitions:
             self.expire()
         return not self._partitions

@@ -92,7 +92,11 @@ class HandOvers:
         deadline = self._clock.monotonic() + _REACH_S
         while self._clock.monotonic() < deadline and not all(map(self._has_reached, self._ends)):
             await pause(self._tasks, _LOOK_S)
-        return {each: each.role.preferred for each in self._ends if self._has_reached(each)}
+        return {
+            partition: partition.role.preferred
+            for partition in self._ends
+            if self._has_reached(partition)
+        }
 
     def note_kept(self, partition: Partition) -> None:
         """Note that the controller leaves the partition to this leader."""

@@ -141,12 +141,14 @@ class InSyncReplicas:
         # second is planned on the same partition epoch.
         if self._asking is None:
             self._close_decided()
-            wanted = self._proposals(now_ms, lag_ms, mute_ms)
+            proposals = self._proposals(now_ms, lag_ms, mute_ms)
             # In this turn: later ones may commit records that a new member does not have.
-            known = self._propose(wanted)
-            if known:
-                self._hand_overs.begin([each for each in self._handing if each in known])
-                asking = self._ask(known, wanted)
+            states = self._propose(proposals)
+            if states:
+                self._hand_overs.begin(
+                    [partition for partition in self._handing if partition in states]
+                )
+                asking = self._ask(states, proposals)
                 self._asking = self._tasks.spawn(asking, name="alter partitions")
 
     def _close_decided(self) -> None:
@@ -194,12 +196,12 @@ class InSyncReplicas:
         # still fetch would be proposed in every turn.
         # So is a broker that cannot write.
         epochs = {
-            each.broker_id: each.epoch
-            for each in brokers.values()
-            if not each.is_fenced and not each.is_read_only
+            broker.broker_id: broker.epoch
+            for broker in brokers.values()
+            if not broker.is_fenced and not broker.is_read_only
         }
         silent = self._silent()
-        found: dict[Partition, tuple[int, ...]] = {}
+        proposals: dict[Partition, tuple[int, ...]] = {}
         self._handing = []
         for partition in list(self._due | self._open):
             isr = partition.role.isr
@@ -218,14 +220,14 @@ class InSyncReplicas:
             if is_handed:
                 self._handing.append(partition)
             if is_handed or isr != partition.role.isr or partition in self._open:
-                found[partition] = isr
-                if len(found) == _PROPOSALS_MAX:
+                proposals[partition] = isr
+                if len(proposals) == _PROPOSALS_MAX:
                     break
             elif is_quiet(partition, epochs) and not self._hand_overs.awaits(
                 partition, isr, epochs
             ):
                 self._rest(partition)
-        return found
+        return proposals
 
     def _rest(self, partition: Partition) -> None:
         """Check the partition again when a follower stirs, or when its role or a broker changes."""
@@ -240,27 +242,29 @@ class InSyncReplicas:
         if self._led.get(partition.key) is partition:  # its topic may have been deleted
             self._due[partition] = None
 
-    def _propose(self, wanted: dict[Partition, tuple[int, ...]]) -> dict[Partition, PartitionImage]:
+    def _propose(
+        self, proposals: dict[Partition, tuple[int, ...]]
+    ) -> dict[Partition, PartitionImage]:
         """Count the wanted members as in sync; return the states that they are proposed for."""
         image = self._image()
-        known = {
+        states = {
             partition: state
-            for partition in wanted
+            for partition in proposals
             if (state := image.partition(partition.topic_id, partition.index)) is not None
             # Otherwise this broker may not lead any more, and its view of the followers is
             # worthless. The role that follows would also end the proposal for its own state.
             and self._follows(partition, state)
         }
-        for partition in known:
+        for partition in states:
             # Before the request leaves: once the controller has it, it may elect any proposed
             # member, and such a member must have every record that is committed meanwhile
             # (KIP-497).
-            partition.propose_isr(wanted[partition])
-        self._open.update(known)
-        return known
+            partition.propose_isr(proposals[partition])
+        self._open.update(states)
+        return states
 
     async def _ask(
-        self, known: dict[Partition, PartitionImage], wanted: dict[Partition, tuple[int, ...]]
+        self, states: dict[Partition, PartitionImage], proposals: dict[Partition, tuple[int, ...]]
     ) -> None:
         try:
             heirs = await self._hand_overs.heirs()
@@ -269,18 +273,18 @@ class InSyncReplicas:
                 # A process before this one could not be distinguished by its node id alone
                 # (KIP-903).
                 broker_epoch=self._image().broker_epoch(self._node_id),
-                topics=_topics(known, wanted, heirs),
+                topics=_topics(states, proposals, heirs),
             )
             response = await self._alter(request)
             if response.error_code:
                 raise KafkaError(ErrorCode(response.error_code))
-            self._conclude(response, known, heirs)
+            self._conclude(response, states, heirs)
         except (KafkaError, MetadataError) as error:
             if isinstance(error, MetadataError) or may_be_done(error):
-                self._unsettled.update(self._open.keys() & known.keys())
+                self._unsettled.update(self._open.keys() & states.keys())
             logger.warning("ISRs are not changed: %s", error, extra=event("isr_change_failed"))
         except Exception as bug:  # noqa: BLE001 - the controller may have carried it out
-            self._unsettled.update(self._open.keys() & known.keys())
+            self._unsettled.update(self._open.keys() & states.keys())
             self._changes.failed(bug)
         else:
             self._changes.succeeded()
@@ -291,15 +295,15 @@ class InSyncReplicas:
     def _conclude(
         self,
         response: AlterPartitionResponse,
-        known: dict[Partition, PartitionImage],
+        states: dict[Partition, PartitionImage],
         heirs: dict[Partition, int],
     ) -> None:
         results = {
-            (topic.topic_id, each.partition_index): each
+            (topic.topic_id, result.partition_index): result
             for topic in response.topics
-            for each in topic.partitions
+            for result in topic.partitions
         }
-        for partition, state in known.items():
+        for partition, state in states.items():
             result = results.get(partition.key)
             if result is not None and result.error_code in _ACCEPTED:
                 _log_change(partition, state, result)
@@ -320,22 +324,22 @@ class InSyncReplicas:
 
 
 def _topics(
-    known: dict[Partition, PartitionImage],
-    wanted: dict[Partition, tuple[int, ...]],
+    states: dict[Partition, PartitionImage],
+    proposals: dict[Partition, tuple[int, ...]],
     heirs: dict[Partition, int],
 ) -> list[TopicData]:
-    ordered = sorted(known, key=lambda partition: partition.key)
+    ordered = sorted(states, key=lambda partition: partition.key)
     return [
         TopicData(
             topic_id=topic_id,
             partitions=[
                 PartitionData(
                     partition_index=partition.index,
-                    leader_epoch=known[partition].leader_epoch,
-                    partition_epoch=known[partition].partition_epoch,
+                    leader_epoch=states[partition].leader_epoch,
+                    partition_epoch=states[partition].partition_epoch,
                     new_isr_with_epochs=[
                         BrokerState(broker_id=member, broker_epoch=_epoch(partition, member))
-                        for member in wanted[partition]
+                        for member in proposals[partition]
                     ],
                     new_leader=heirs.get(partition, -1),
                 )

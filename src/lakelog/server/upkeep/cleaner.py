@@ -148,10 +148,10 @@ class Cleaner:
             return
         self._forget_retired()
         while len(self._workers) < self._helpers_allowed:
-            found = self._choose()
-            if found is None:
+            chosen = self._choose()
+            if chosen is None:
                 return
-            worker = self._tasks.spawn(self._work(*found), name="cleaner")
+            worker = self._tasks.spawn(self._work(*chosen), name="cleaner")
             self._workers.add(worker)
             worker.add_done_callback(self._on_worker_done)
 
@@ -183,12 +183,14 @@ class Cleaner:
     def _choose(self) -> tuple[Partition, CleanableLog] | None:
         """Return the dirtiest log that is due, marked as in progress."""
         now, offsets = self._clock.wall_ms(), self._directory.cleaner_offsets
-        found: list[tuple[Partition, CleanableLog]] = []
+        candidates: list[tuple[Partition, CleanableLog]] = []
         for partition in self._compacted():
             if partition in self._in_progress or partition in self.uncleanable:
                 continue
-            wanted = min(partition.log.segments.active.base_offset, partition.last_stable_offset)
-            if partition.log.durable_stable_offset < wanted:
+            stable_end = min(
+                partition.log.segments.active.base_offset, partition.last_stable_offset
+            )
+            if partition.log.durable_stable_offset < stable_end:
                 self._flush(partition)  # a later round compacts the records made durable
             cleaned = offsets.get((partition.topic, partition.index))
             try:
@@ -202,11 +204,15 @@ class Cleaner:
                 else:
                     self._mark_uncleanable(partition, str(error))
                 continue
-            found.append((partition, log))
-        self.counts.dirtiest_ratio = max((log.ratio for _, log in found), default=0.0)
+            candidates.append((partition, log))
+        self.counts.dirtiest_ratio = max((log.ratio for _, log in candidates), default=0.0)
         # A cleaning writes the new segments before it deletes the old ones, so it would make a
         # lack of space worse.
-        due = [] if self._directory.gate.is_shut else [each for each in found if each[1].is_due]
+        due = (
+            []
+            if self._directory.gate.is_shut
+            else [candidate for candidate in candidates if candidate[1].is_due]
+        )
         chosen = max(due, key=lambda entry: entry[1].ratio, default=None)
         if chosen is not None:
             # Before the first await, so that no other helper chooses the same log.
@@ -226,7 +232,7 @@ class Cleaner:
 
     # Cleaning
 
-    async def _work(self, partition: Partition, found: CleanableLog) -> None:
+    async def _work(self, partition: Partition, log: CleanableLog) -> None:
         """Run one helper, which cleans log after log while any is due."""
         try:
             child = await self._processes.start(HELPER)
@@ -241,7 +247,7 @@ class Cleaner:
                 extra=event("helper_start_failed"),
             )
             return
-        following: tuple[Partition, CleanableLog] | None = (partition, found)
+        following: tuple[Partition, CleanableLog] | None = (partition, log)
         try:
             while following is not None:
                 await self._clean(child, *following)
@@ -254,10 +260,10 @@ class Cleaner:
                 self._in_progress.discard(following[0])
             await child.end()
 
-    async def _clean(self, child: Child, partition: Partition, found: CleanableLog) -> None:
+    async def _clean(self, child: Child, partition: Partition, log: CleanableLog) -> None:
         began = self._clock.monotonic()
         try:
-            job = make_job(found, self._clock.wall_ms(), self._limits())
+            job = make_job(log, self._clock.wall_ms(), self._limits())
             done = await self._run_job(child, partition, job.encode())
         except (_RoundAbandoned, _HelperDied) as failure:
             self.counts.failures += 1

@@ -24,14 +24,14 @@ class HeldRecords:
 
     def __init__(self, free_bytes: Callable[[], int]) -> None:
         self._free_bytes = free_bytes
-        self._known: set[Partition] = set()
+        self._holders: set[Partition] = set()
 
     def note(self, partition: Partition) -> None:
         """Log a change after retention of the partition."""
-        held, known = partition.held_bytes, partition in self._known
+        held, is_holder = partition.held_bytes, partition in self._holders
         topic, index = partition.topic, partition.index
-        if held and not known:
-            self._known.add(partition)
+        if held and not is_holder:
+            self._holders.add(partition)
             logger.warning(
                 "retention of %s-%d keeps %d B that its table does not have yet; run lakelog table "
                 "sync --enabled, or set table.enable=false",
@@ -40,8 +40,8 @@ class HeldRecords:
                 held,
                 extra=event("retention_held", bytes=held, topic=topic, partition=index),
             )
-        elif known and not held:
-            self._known.discard(partition)
+        elif is_holder and not held:
+            self._holders.discard(partition)
             logger.info(
                 "retention of %s-%d no longer waits for its table",
                 topic,
@@ -51,11 +51,11 @@ class HeldRecords:
 
     def check_disk(self) -> None:
         """Log an error if the held records take more than the free space."""
-        self._known = {each for each in self._known if not each.is_retired}
-        held = held_bytes(self._known)
+        self._holders = {partition for partition in self._holders if not partition.is_retired}
+        held = held_bytes(self._holders)
         free = self._free_bytes() if held else 0
         if held > free:
-            names = ", ".join(sorted({each.topic for each in self._known})[:8])
+            names = ", ".join(sorted({partition.topic for partition in self._holders})[:8])
             logger.error(
                 "records that are not archived yet fill the disk: retention keeps %d B of %s for "
                 "their tables, and %d B are free",

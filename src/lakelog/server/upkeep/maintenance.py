@@ -139,8 +139,8 @@ class Maintenance:
         self._to_flush[partition] = None
 
     def _flush_wanted(self) -> None:
-        wanted, self._to_flush = self._to_flush, {}
-        for partition in wanted:
+        partitions, self._to_flush = self._to_flush, {}
+        for partition in partitions:
             self._flush(partition)
 
     def _every(

@@ -205,11 +205,11 @@ class Shortages:
         """
         for reason in self.reasons.values():
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
-        wanted = partitions * _LOG_BYTES
-        if partitions and self._free() < wanted:
+        needed_bytes = partitions * _LOG_BYTES
+        if partitions and self._free() < needed_bytes:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{partitions} new partitions need {wanted} B on the file system of "
+                f"{partitions} new partitions need {needed_bytes} B on the file system of "
                 f"{self._folder}; it has {self._free()} B",
             )
 

@@ -89,7 +89,7 @@ class Supervisor:
         """Return the keys of the enabled topics; `None` if no broker answers."""
         try:
             with TopicClient(self.bootstrap, client_id="lakelog-archive") as client:
-                found = client.configs(client.topics(), _KEYS)
+                topics = client.configs(client.topics(), _KEYS)
         except (KafkaError, OSError) as error:
             if not self._is_away:
                 self.notice(f"no broker answers at {self.bootstrap} ({error}); waiting")
@@ -98,7 +98,7 @@ class Supervisor:
         if self._is_away:
             self.notice("the brokers answer again")
         self._is_away = False
-        return {topic: keys for topic, keys in found.items() if keys.get("table.enable") == "true"}
+        return {topic: keys for topic, keys in topics.items() if keys.get("table.enable") == "true"}
 
     def _adjust(self, enabled: Mapping[str, Mapping[str, str | None]], now: float) -> None:
         """Start jobs of new topics and of failed ones whose pause is over; stop the others."""
@@ -109,16 +109,16 @@ class Supervisor:
                     del self._jobs[topic]
                     self.notice(f"{topic}: its archive is no longer enabled")
         for topic, keys in sorted(enabled.items()):
-            known = self._jobs.get(topic)
-            if known is None:
+            running = self._jobs.get(topic)
+            if running is None:
                 self._jobs[topic] = self._start(topic, keys, failures=0)
                 self.notice(f"{topic}: archiving")
-            elif known.thread.is_alive():
+            elif running.thread.is_alive():
                 continue
-            elif known.stop.is_set():  # disabled, and enabled again before its job had ended
+            elif running.stop.is_set():  # disabled, and enabled again before its job had ended
                 self._jobs[topic] = self._start(topic, keys, failures=0)
             else:
-                self._restart(topic, keys, known, now)
+                self._restart(topic, keys, running, now)
 
     def _restart(self, topic: str, keys: Mapping[str, str | None], job: _Job, now: float) -> None:
         if not job.retry_at:

@@ -66,7 +66,7 @@ def reason_of(error: StreamingQueryException) -> str:
     trace = _trace(error)
     causes = _JAVA_ERROR.findall(trace)
     name = causes[-1] if causes else "an error without a message"
-    process = next((_PROCESSES[each] for each in _PROCESSES if each in trace), None)
+    process = next((_PROCESSES[marker] for marker in _PROCESSES if marker in trace), None)
     if process is not None and name in _CLOSED:
         return (
             f"{process} ended unexpectedly ({name}): it was killed, perhaps because memory ran "
@@ -83,8 +83,8 @@ def _trace(error: StreamingQueryException) -> str:
 
 def _message(text: str) -> str:
     """Return the first line of the cause, without the words that are the same for all causes."""
-    found = _MESSAGE.search(text)
-    message = found[1] if found else text.strip().partition("\n")[0]
+    match = _MESSAGE.search(text)
+    message = match[1] if match else text.strip().partition("\n")[0]
     task = _TASK_MESSAGE.search(message)
     return (task[1] if task else message).strip()
 
@@ -235,12 +235,12 @@ class Run:
     def _note_skipped(self, newest: int | None) -> None:
         """Report the offsets that new commits skipped, up to the snapshot `newest`."""
         table, topic = self._job.address.load(), self._job.topic
-        found = skipped_between(table, self._snapshot_id, newest)
+        skipped = skipped_between(table, self._snapshot_id, newest)
         refused = skipped_between(table, self._snapshot_id, newest, REFUSED)
         self._snapshot_id = newest
-        if found:
+        if skipped:
             self.reconciler.notice(
-                f"{topic}: skipped {_ranges(topic, found)}: the topic lost these offsets before "
+                f"{topic}: skipped {_ranges(topic, skipped)}: the topic lost these offsets before "
                 "they were archived"
             )
         if refused:
@@ -268,7 +268,7 @@ class Run:
         """
         with suppress(*PASSING):  # the table may be what failed
             self._report()
-        final = next((each for each in FINAL if reason.startswith(f"{each.__name__}: ")), None)
+        final = next((kind for kind in FINAL if reason.startswith(f"{kind.__name__}: ")), None)
         if final is not None:
             # Errors of workers arrive as text that begins with the name of the class.
             raise SyncError(reason.removeprefix(f"{final.__name__}: "))
@@ -308,8 +308,8 @@ def _is_lasting(reason: str) -> bool:
     return reason.startswith(_LASTING) or any(text in reason for text in _NO_SPACE)
 
 
-def _ranges(topic: str, found: Iterable[Skipped]) -> str:
-    return ", ".join(f"{topic}-{p} [{start}, {end})" for p, start, end in found)
+def _ranges(topic: str, skipped: Iterable[Skipped]) -> str:
+    return ", ".join(f"{topic}-{p} [{start}, {end})" for p, start, end in skipped)
 
 
 def _tasks_at_once(session: SparkSession) -> int:

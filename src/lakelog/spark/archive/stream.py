@@ -138,12 +138,12 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     def read(self, partition: TaskRanges) -> Iterator[pa.RecordBatch]:
         rows = partition.value
         columns = {
-            "topic": pa.array([each.topic for each in rows], pa.string()),
-            "partition": pa.array([each.partition for each in rows], pa.int32()),
-            "start": pa.array([each.start for each in rows], pa.int64()),
-            "end": pa.array([each.end for each in rows], pa.int64()),
+            "topic": pa.array([row.topic for row in rows], pa.string()),
+            "partition": pa.array([row.partition for row in rows], pa.int32()),
+            "start": pa.array([row.start for row in rows], pa.int64()),
+            "end": pa.array([row.end for row in rows], pa.int64()),
             "topic_id": pa.array([self._job.topic_id] * len(rows), pa.string()),
-            "leader_epoch": pa.array([each.leader_epoch for each in rows], pa.int32()),
+            "leader_epoch": pa.array([row.leader_epoch for row in rows], pa.int32()),
             "schema": pa.array([partition.schema] * len(rows), pa.binary()),
             "files_max": pa.array([partition.files_max] * len(rows), pa.int32()),
         }
@@ -226,7 +226,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         other errors of `commit_batch`.
         """
         done = [message for message in messages if message is not None]
-        extents = merge_ranges(each for message in done for each in message.ranges)
+        extents = merge_ranges(offset_range for message in done for offset_range in message.ranges)
         if extents:
             from lakelog.tables.archive.commit import commit_batch
 
@@ -245,9 +245,9 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         if None in messages:
             from lakelog.tables.archive.commit import abandon_batch
 
-            done = [each for each in messages if each]
-            abandon_batch(self._job.address, [path for each in done for path in each.paths])
-            letters = [each.letters for each in done if each.letters]
+            done = [message for message in messages if message]
+            abandon_batch(self._job.address, [path for message in done for path in message.paths])
+            letters = [message.letters for message in done if message.letters]
             if letters:
                 abandon_batch(_letters_of(self._job), letters)
 
@@ -260,8 +260,8 @@ def batch_of(
     from lakelog.tables.archive.dead_letters import Letters
     from lakelog.tables.archive.history import Skipped
 
-    lost = [each for message in messages for each in message.skipped]
-    letters = tuple(each.letters for each in messages if each.letters)
+    lost = [piece for message in messages for piece in message.skipped]
+    letters = tuple(message.letters for message in messages if message.letters)
     refused: dict[int, RefusedCount] = {}
     for message in messages:
         for partition, count in message.refusals.counts.items():
@@ -271,10 +271,10 @@ def batch_of(
         messages[0].query_id,
         number,
         extents,
-        tuple(path for each in messages for path in each.paths),
-        tuple(Skipped(each.partition, each.start, each.end) for each in lost),
+        tuple(path for message in messages for path in message.paths),
+        tuple(Skipped(piece.partition, piece.start, piece.end) for piece in lost),
         refused,
-        tuple(each for message in messages for each in message.refusals.named),
+        tuple(refused for message in messages for refused in message.refusals.named),
         Letters(_letters_of(job), letters) if letters else None,
     )
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def check_reachable(master: str, place: Warehouse, bootstrap: str, *, is_shared: bool) -> list[str]:
+def check_reachable(
+    master: str, warehouse: Warehouse, bootstrap: str, *, is_shared: bool
+) -> list[str]:
     """Return warnings about addresses that workers may not reach.
 
     is_shared: whether all workers can reach the warehouse's folder. Raises `ValueError` if a worker
@@ -40,11 +42,11 @@ def check_reachable(master: str, place: Warehouse, bootstrap: str, *, is_shared:
     """
     if has_local_workers(master):
         return []
-    if not is_remote(place.location) and not is_shared:
+    if not is_remote(warehouse.location) and not is_shared:
         raise ValueError(
-            f"workers of {master} may be on other hosts, but the warehouse {place.location} is a "
-            "local folder: use an object store, or pass --shared-warehouse if all hosts have this "
-            "folder mounted"
+            f"workers of {master} may be on other hosts, but the warehouse {warehouse.location} "
+            "is a local folder: use an object store, or pass --shared-warehouse if all hosts have "
+            "this folder mounted"
         )
     loopback = [host for host, _ in parse_bootstrap(bootstrap) if is_loopback(host)]
     return [
@@ -141,14 +143,14 @@ def sync_topic(
     """
     require_java()
     notify = notice or _ignore
-    place = open_warehouse(warehouse, catalog_folder)
+    opened = open_warehouse(warehouse, catalog_folder)
     where = spark.conf.get("spark.master") if spark else master
-    for warning in check_reachable(where, place, bootstrap, is_shared=is_warehouse_shared):
+    for warning in check_reachable(where, opened, bootstrap, is_shared=is_warehouse_shared):
         notify(warning)
     job = open_job(
         bootstrap,
         topic,
-        place,
+        opened,
         table or topic,
         batch_bytes=batch_bytes,
         file_bytes=file_bytes,
@@ -158,12 +160,12 @@ def sync_topic(
     )
     reconciler = _reconciler(job, adopt, notify)
     before = state_of(job)
-    publication = Publication(bootstrap, topic, job.identifier[1], place, notify)
+    publication = Publication(bootstrap, topic, job.identifier[1], opened, notify)
     publication.claim()
     stop = stop or threading.Event()
     run = Run(
-        _opener(spark, topic, place, master),
-        Path(checkpoint or place.folder / "checkpoints" / job.topic_id),
+        _opener(spark, topic, opened, master),
+        Path(checkpoint or opened.folder / "checkpoints" / job.topic_id),
         every_s=every_s if follow else None,
         reconciler=reconciler,
         availability=Availability(bootstrap, topic, None if follow else timeout_s, notify),
@@ -204,10 +206,10 @@ def _reconciler(job: ArchiveJob, adopt: ProgressSource | None, notify: Notice) -
 
 
 def _opener(
-    spark: SparkSession | None, topic: str, place: Warehouse, master: str
+    spark: SparkSession | None, topic: str, warehouse: Warehouse, master: str
 ) -> Callable[[], SparkSession]:
     """Return a function that returns the caller's session, or opens one."""
-    log = place.folder / "spark.log"
+    log = warehouse.folder / "spark.log"
     name = f"lakelog archive of {topic}"
     return lambda: spark or local_session(name, log=log, master=master)
 

@@ -117,7 +117,7 @@ class Refreshes:
     stop: threading.Event = field(default_factory=threading.Event)
     _next: dict[str, float] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
-    _known: set[str] = field(default_factory=set)
+    _with_latest: set[str] = field(default_factory=set)
     """Topics that had such a table when they were asked last."""
 
     @contextmanager
@@ -147,7 +147,7 @@ class Refreshes:
                 self._told.pop(topic, None)
             except KafkaError as error:
                 # Nothing is missed while no broker answers whether the topic has a table.
-                if topic in self._known:
+                if topic in self._with_latest:
                     self._note_failure(topic, str(error))
             except FAILED as error:
                 self._note_failure(topic, str(error))
@@ -164,18 +164,18 @@ class Refreshes:
             archive = open_places(client, places).get(topic)
             if archive is None:
                 return None
-            place = find_latest(client, topic, archive.address)
-        if place is None:
-            self._known.discard(topic)
+            latest = find_latest(client, topic, archive.address)
+        if latest is None:
+            self._with_latest.discard(topic)
             return None
-        self._known.add(topic)
+        self._with_latest.add(topic)
         try:
-            done = Refresh(place, self.notice, self.stop).run(archive)
+            done = Refresh(latest, self.notice, self.stop).run(archive)
         finally:
-            self._next[topic] = time.monotonic() + place.interval_s
+            self._next[topic] = time.monotonic() + latest.interval_s
         if done.commits:
             self.notice(
-                f"{topic}: refreshed {'.'.join(place.address.identifier)} with {done.rows} records"
+                f"{topic}: refreshed {'.'.join(latest.address.identifier)} with {done.rows} records"
             )
         return done
 

@@ -54,15 +54,15 @@ class Found:
 
 def count_with_lakelog(bootstrap: str, topic: str, archive: SyncResult) -> Found:
     """Return the counts of PyArrow and lakelog's client. Raises `ProofError`."""
-    return _found(_pyarrow_rows(archive), _lakelog_rows(bootstrap, topic, archive.ends))
+    return _counted(_pyarrow_rows(archive), _lakelog_rows(bootstrap, topic, archive.ends))
 
 
 def count_with_others(bootstrap: str, topic: str, archive: SyncResult) -> Found:
     """Return the counts of DuckDB and librdkafka. Raises `ProofError`."""
-    return _found(_duckdb_rows(archive), _librdkafka_rows(bootstrap, topic, archive.ends))
+    return _counted(_duckdb_rows(archive), _librdkafka_rows(bootstrap, topic, archive.ends))
 
 
-def _found(archived: _Rows, live: _Rows) -> Found:
+def _counted(archived: _Rows, live: _Rows) -> Found:
     tallies: dict[int, Tally] = {}
     counts: list[dict[int, int]] = []
     for rows in (archived, live):
@@ -122,9 +122,11 @@ def _lakelog_rows(
     with TopicClient(bootstrap, client_id="lakelog-demo") as client:
         partitions = [(topic, p) for p in client.describe([topic])[topic].partitions]
         for (_, partition), end in client.latest(partitions).items():
-            wanted = OffsetRange(topic, partition, ends.get(partition, 0), end)
-            batches = client.batches(wanted)
-            for rows in decode_columns(batches, ["offset", "value"], start=wanted.start, end=end):
+            offset_range = OffsetRange(topic, partition, ends.get(partition, 0), end)
+            batches = client.batches(offset_range)
+            for rows in decode_columns(
+                batches, ["offset", "value"], start=offset_range.start, end=end
+            ):
                 for offset, value in zip(
                     *(rows.column(i).to_pylist() for i in (0, 1)), strict=True
                 ):

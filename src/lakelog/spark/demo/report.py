@@ -41,14 +41,14 @@ class Ledger:
     def holds(self, partition: int) -> bool:
         """Whether every reader found the produced records, in number, content and order."""
         return all(
-            self.total(found, partition) == self.produced[partition]
-            and found.digests.get(partition, "") == self.digests.get(partition, "")
-            for found in self.readers.values()
+            self.total(reader, partition) == self.produced[partition]
+            and reader.digests.get(partition, "") == self.digests.get(partition, "")
+            for reader in self.readers.values()
         )
 
     @staticmethod
-    def total(found: Found, partition: int) -> int:
-        return found.archived.get(partition, 0) + found.live.get(partition, 0)
+    def total(reader: Found, partition: int) -> int:
+        return reader.archived.get(partition, 0) + reader.live.get(partition, 0)
 
 
 def print_requests(console: Console, requests: Requests) -> None:
@@ -108,8 +108,8 @@ def print_ledgers(console: Console, ledgers: Sequence[Ledger]) -> None:
 
 def _cells(ledger: Ledger, partition: int) -> list[str]:
     sums = [
-        f"{found.archived.get(partition, 0):,} + {found.live.get(partition, 0):,}"
-        for found in ledger.readers.values()
+        f"{reader.archived.get(partition, 0):,} + {reader.live.get(partition, 0):,}"
+        for reader in ledger.readers.values()
     ]
     verdict = "[green]yes[/]" if ledger.holds(partition) else "[bold red]NO[/]"
     return [*sums, f"{ledger.produced[partition]:,}", verdict]

@@ -38,8 +38,8 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         accepted = _ACCEPTED.get(field.name)
         if accepted is None:
             continue
-        if not any(_same_shape(field.dataType, wanted) for wanted in accepted):
-            expected = " or ".join(wanted.simpleString() for wanted in accepted)
+        if not any(_same_shape(field.dataType, data_type) for data_type in accepted):
+            expected = " or ".join(data_type.simpleString() for data_type in accepted)
             raise OptionError(
                 f"column {field.name!r} must be {expected}, not {field.dataType.simpleString()}"
             )
@@ -54,9 +54,9 @@ def record_columns(names: Iterable[str]) -> list[str]:
     return [name for name in names if name in _ACCEPTED]
 
 
-def _same_shape(given: DataType, wanted: DataType) -> bool:
+def _same_shape(given: DataType, accepted: DataType) -> bool:
     """Return whether two types are equal apart from nullability, which expressions change."""
-    return bool(given.simpleString() == wanted.simpleString())
+    return bool(given.simpleString() == accepted.simpleString())
 
 
 def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[dict[str, Any]]:

@@ -108,57 +108,57 @@ class Step(Enum):
     """It is committed already."""
 
 
-def next_step(sink_id: str, known: Control | None, batch: Batch, generation: int) -> Step:
+def next_step(sink_id: str, stored: Control | None, batch: Batch, generation: int) -> Step:
     """Return whether the batch is written or is committed already.
 
-    known: the control record, `None` before the first batch of a sink. generation: the option
+    stored: the control record, `None` before the first batch of a sink. generation: the option
     `sinkGeneration` of this query. Raises `OtherQueryError`, `OldGenerationError`,
     `BatchOrderError`.
     """
-    if known is None or generation > known.generation:
+    if stored is None or generation > stored.generation:
         return Step.WRITE
-    if generation < known.generation:
+    if generation < stored.generation:
         raise OldGenerationError(
-            f"sink {sink_id!r} is at generation {known.generation}, this query at {generation}: a "
+            f"sink {sink_id!r} is at generation {stored.generation}, this query at {generation}: a "
             "full refresh has replaced this query. Stop it, or raise its option 'sinkGeneration'"
         )
-    if batch.query_id != known.query_id:
+    if batch.query_id != stored.query_id:
         raise OtherQueryError(
-            f"sink {sink_id!r} belongs to query {known.query_id}, not to {batch.query_id}: the "
+            f"sink {sink_id!r} belongs to query {stored.query_id}, not to {batch.query_id}: the "
             "checkpoint is new or of another query. Choose another 'sinkId' for another query; "
-            f"for a new start of this one set 'sinkGeneration' to {known.generation + 1}"
+            f"for a new start of this one set 'sinkGeneration' to {stored.generation + 1}"
         )
-    if batch.number == known.next_batch - 1:
+    if batch.number == stored.next_batch - 1:
         return Step.SKIP
-    if batch.number != known.next_batch:
-        raise BatchOrderError(_out_of_order(sink_id, known, batch))
+    if batch.number != stored.next_batch:
+        raise BatchOrderError(_out_of_order(sink_id, stored, batch))
     return Step.WRITE
 
 
 def check_repeated(
     sink_id: str,
     batch: int,
-    known: Content | None,
-    found: Content,
+    stored: Content | None,
+    given: Content,
     repeated: Repeated,
     generation: int,
 ) -> None:
     """Raise `BatchOrderError` if a batch that is to be skipped has other rows than the sink.
 
-    known: of the committed batch with this number, `None` if its record has none. found: of the
+    stored: of the committed batch with this number, `None` if its record has none. given: of the
     repeated batch. generation: of this query.
     """
-    if known is None or repeated is Repeated.ANY:
+    if stored is None or repeated is Repeated.ANY:
         return
-    is_same = known.rows == found.rows
-    if repeated is Repeated.SAME_ROWS and None not in (known.digest, found.digest):
-        is_same = known == found
+    is_same = stored.rows == given.rows
+    if repeated is Repeated.SAME_ROWS and None not in (stored.digest, given.digest):
+        is_same = stored == given
     if is_same:
         return
-    other = "other " * (known.rows == found.rows)
+    other = "other " * (stored.rows == given.rows)
     raise BatchOrderError(
-        f"batch {batch} of sink {sink_id!r} is committed with {_rows(known)}, and this checkpoint "
-        f"makes it of {other}{_rows(found)}: the checkpoint is one batch behind the sink, and rows "
+        f"batch {batch} of sink {sink_id!r} is committed with {_rows(stored)}, and this checkpoint "
+        f"makes it of {other}{_rows(given)}: the checkpoint is one batch behind the sink, and rows "
         "would be lost. Restore the checkpoint that belongs to the sink; or, to continue with this "
         f"one, set 'sinkGeneration' to {generation + 1}, which writes this batch as well. If the "
         "query computes other rows each time, set 'repeatedBatch' to same-count or any"
@@ -178,15 +178,15 @@ def unnamed_sink(query_id: str) -> str:
     )
 
 
-def _out_of_order(sink_id: str, known: Control, batch: Batch) -> str:
-    where = "behind" if batch.number < known.next_batch else "ahead of"
+def _out_of_order(sink_id: str, stored: Control, batch: Batch) -> str:
+    where = "behind" if batch.number < stored.next_batch else "ahead of"
     effect = (
         "batches that the sink has would be written again, perhaps with other rows"
-        if batch.number < known.next_batch
+        if batch.number < stored.next_batch
         else "batches between them were never written to this sink"
     )
     return (
         f"batch {batch.number} is {where} sink {sink_id!r}, whose next batch is "
-        f"{known.next_batch}: {effect}. Restore the checkpoint that belongs to the sink; or, to "
-        f"continue with this one, set 'sinkGeneration' to {known.generation + 1}"
+        f"{stored.next_batch}: {effect}. Restore the checkpoint that belongs to the sink; or, to "
+        f"continue with this one, set 'sinkGeneration' to {stored.generation + 1}"
     )

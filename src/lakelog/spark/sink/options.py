@@ -134,7 +134,7 @@ def _delivery(given: OptionReader, default: Delivery) -> Delivery:
     try:
         return Delivery(text) if text else default
     except ValueError:
-        names = " or ".join(each.value for each in Delivery)
+        names = " or ".join(choice.value for choice in Delivery)
         raise OptionError(f"option 'delivery' must be {names}, not {text!r}") from None
 
 
@@ -143,7 +143,7 @@ def _repeated(given: OptionReader) -> Repeated:
     try:
         return Repeated(text) if text else Repeated.SAME_ROWS
     except ValueError:
-        names = ", ".join(each.value for each in Repeated)
+        names = ", ".join(choice.value for choice in Repeated)
         raise OptionError(f"option 'repeatedBatch' must be one of {names}, not {text!r}") from None
 
 

@@ -45,7 +45,7 @@ def commit_set(options: SinkOptions, messages: Messages, batch: int) -> None:
         if len(receipts) < len(attempts):
             _check_repeated(options, sink, batch, content)
             return
-        written = [each for each in receipts if each.written]
+        written = [receipt for receipt in receipts if receipt.written]
         _commit(options, sink, run, batch, written, content)
 
 
@@ -72,7 +72,7 @@ def abort_set(options: SinkOptions, messages: Messages, batch: int) -> None:
         )
 
 
-def _check_repeated(options: SinkOptions, sink: Sink, batch: int, found: Content) -> None:
+def _check_repeated(options: SinkOptions, sink: Sink, batch: int, content: Content) -> None:
     """Raise `BatchOrderError` if the committed batch has other rows than its repetition.
 
     A sink that was removed meanwhile, or is past this batch, has nothing to compare.
@@ -80,8 +80,8 @@ def _check_repeated(options: SinkOptions, sink: Sink, batch: int, found: Content
     status = sink.read()
     if status is None or status.next_batch != batch + 1:
         return
-    known = Content.from_bytes(status.content)
-    check_repeated(sink.sink_id, batch, known, found, options.repeated, options.generation)
+    stored = Content.from_bytes(status.content)
+    check_repeated(sink.sink_id, batch, stored, content, options.repeated, options.generation)
 
 
 def _commit(
@@ -134,7 +134,10 @@ def _only_run(attempts: list[Attempt], batch: int) -> Run:
     """
     if not attempts:
         raise SinkError(f"Spark commits batch {batch}, of which no task ran: start the query again")
-    runs = {(each.run.run_id, each.run.producer_id, each.run.producer_epoch) for each in attempts}
+    runs = {
+        (attempt.run.run_id, attempt.run.producer_id, attempt.run.producer_epoch)
+        for attempt in attempts
+    }
     if len(runs) > 1:
         raise FencedError("another run of the query took over the sink while the batch was written")
     return attempts[0].run

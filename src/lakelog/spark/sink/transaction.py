@@ -40,7 +40,7 @@ class BatchTransaction:
         self.transactional_id = _ID_PREFIX + sink_id
         self._began_s = 0.0
         self._is_open = False
-        self._known: Control | None = None
+        self._control: Control | None = None
         self._cluster = Cluster(options.bootstrap, client_id=options.client_id)
         self._producer = TransactionalProducer(
             options.bootstrap,
@@ -83,27 +83,27 @@ class BatchTransaction:
             ) from error
         self._began_s = time.monotonic()
         # In this order: a transaction of an earlier run is decided before its outcome is read.
-        self._known = self._read()
-        step = next_step(self._sink_id, self._known, self._batch, self._options.generation)
+        self._control = self._read()
+        step = next_step(self._sink_id, self._control, self._batch, self._options.generation)
         self._is_open = step is Step.WRITE
         return step
 
     @property
     def is_first(self) -> bool:
         """Whether the sink has committed no batch."""
-        return self._known is None
+        return self._control is None
 
-    def check_repeated(self, found: Content) -> None:
+    def check_repeated(self, content: Content) -> None:
         """Raise `BatchOrderError` if a batch to be skipped has other rows than the committed one.
 
-        found: the content of the batch.
+        content: the content of the batch.
         """
-        assert self._known is not None, "only a committed batch is skipped"
+        assert self._control is not None, "only a committed batch is skipped"
         check_repeated(
             self._sink_id,
             self._batch.number,
-            self._known.content,
-            found,
+            self._control.content,
+            content,
             self._options.repeated,
             self._options.generation,
         )
@@ -174,8 +174,8 @@ class BatchTransaction:
 
     def _read(self) -> Control | None:
         # require_stable waits for the decision about a pending transaction (KIP-447).
-        found = fetch_committed(self._cluster, self.transactional_id, [_CONTROL])
-        row = found.get(_CONTROL)
+        committed = fetch_committed(self._cluster, self.transactional_id, [_CONTROL])
+        row = committed.get(_CONTROL)
         return None if row is None else Control.from_text(row.offset, row.metadata)
 
     def _elapsed_ms(self) -> float:

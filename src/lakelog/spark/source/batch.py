@@ -49,16 +49,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _OFFSET_END = 2**63 - 1
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
-    EqualTo: lambda found, given: bool(found == given),
-    EqualNullSafe: lambda found, given: bool(found == given),
-    GreaterThan: lambda found, given: bool(found > given),
-    GreaterThanOrEqual: lambda found, given: bool(found >= given),
-    LessThan: lambda found, given: bool(found < given),
-    LessThanOrEqual: lambda found, given: bool(found <= given),
-    In: lambda found, given: found in given,
-    StringStartsWith: lambda found, given: bool(found.startswith(given)),
-    StringEndsWith: lambda found, given: bool(found.endswith(given)),
-    StringContains: lambda found, given: given in found,
+    EqualTo: lambda value, given: bool(value == given),
+    EqualNullSafe: lambda value, given: bool(value == given),
+    GreaterThan: lambda value, given: bool(value > given),
+    GreaterThanOrEqual: lambda value, given: bool(value >= given),
+    LessThan: lambda value, given: bool(value < given),
+    LessThanOrEqual: lambda value, given: bool(value <= given),
+    In: lambda value, given: value in given,
+    StringStartsWith: lambda value, given: bool(value.startswith(given)),
+    StringEndsWith: lambda value, given: bool(value.endswith(given)),
+    StringContains: lambda value, given: given in value,
 }
 
 
@@ -85,9 +85,9 @@ class Pruning:
         if since_ms is not None:
             open_ones = [key for key in ends if begins[key] < ends[key]]
             places = client.places(dict.fromkeys(open_ones, since_ms))
-            for key, place in places.items():
+            for key, begin in places.items():
                 # The records before this one are older; those after it may be of any age.
-                begins[key] = max(begins[key], place.offset if place.offset >= 0 else ends[key])
+                begins[key] = max(begins[key], begin.offset if begin.offset >= 0 else ends[key])
         return (
             StreamOffset(from_items(begins), start.topic_ids, start.epochs),
             StreamOffset(from_items(ends), end.topic_ids, end.epochs),
@@ -102,7 +102,7 @@ class Pruning:
         first: list[int] = []
         last: list[int] = []
         for kind, value in self._of_column("timestamp", datetime):
-            if any(each.tzinfo is None for each in value):
+            if any(time.tzinfo is None for time in value):
                 continue
             if kind is not LessThan and kind is not LessThanOrEqual:
                 first.append((min(value) - _EPOCH) // _MICROSECOND)
@@ -111,8 +111,8 @@ class Pruning:
         return Times(max(first, default=None), min(last, default=None))
 
     def _has(self, key: TopicPartition) -> bool:
-        return all(_accepts(each, "topic", key[0]) for each in self.filters) and all(
-            _accepts(each, "partition", key[1]) for each in self.filters
+        return all(_accepts(pushed, "topic", key[0]) for pushed in self.filters) and all(
+            _accepts(pushed, "partition", key[1]) for pushed in self.filters
         )
 
     def _offset_bounds(self) -> tuple[int, int]:
@@ -130,38 +130,38 @@ class Pruning:
 
         A latest time says nothing about offsets, because producers set timestamps.
         """
-        found = [
+        timestamps = [
             (min(value) - _EPOCH) // timedelta(milliseconds=1)
             for kind, value in self._of_column("timestamp", datetime)
             if kind is not LessThan and kind is not LessThanOrEqual
-            if all(each.tzinfo is not None for each in value)
+            if all(time.tzinfo is not None for time in value)
         ]
         # Brokers give negative times a meaning of their own.
-        return max((each for each in found if each >= 0), default=None)
+        return max((timestamp for timestamp in timestamps if timestamp >= 0), default=None)
 
     def _of_column(self, name: str, of: type) -> Iterator[tuple[type[Filter], tuple[Any, ...]]]:
         """Yield the kind and the values of each comparison of a column."""
-        for each in self.filters:
-            if isinstance(each, Not) or getattr(each, "attribute", None) != (name,):
+        for pushed in self.filters:
+            if isinstance(pushed, Not) or getattr(pushed, "attribute", None) != (name,):
                 continue
-            value = getattr(each, "value", None)
+            value = getattr(pushed, "value", None)
             values = value if isinstance(value, tuple) else (value,)
-            if type(each) in _COMPARISONS and values and all(isinstance(v, of) for v in values):
-                yield type(each), values
+            if type(pushed) in _COMPARISONS and values and all(isinstance(v, of) for v in values):
+                yield type(pushed), values
 
 
-def _accepts(given: Filter, column: str, found: str | int) -> bool:
+def _accepts(given: Filter, column: str, value: str | int) -> bool:
     """Return whether a record with this value of a column may fulfil the filter."""
     if isinstance(given, Not):
         exact = getattr(given.child, "attribute", None) == (column,)
-        return not (exact and type(given.child) in _COMPARISONS and _compare(given.child, found))
+        return not (exact and type(given.child) in _COMPARISONS and _compare(given.child, value))
     if getattr(given, "attribute", None) != (column,) or type(given) not in _COMPARISONS:
         return True
-    return _compare(given, found)
+    return _compare(given, value)
 
 
-def _compare(given: Filter, found: str | int) -> bool:
-    return _COMPARISONS[type(given)](found, given.value)
+def _compare(given: Filter, value: str | int) -> bool:
+    return _COMPARISONS[type(given)](value, given.value)
 
 
 class RangePartition(InputPartition):  # type: ignore[misc]
@@ -184,14 +184,14 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[RangePartition]:
         options = self._options
         with open_planner(options) as client:
-            found = find_topics(client, options.subscription).complete()
+            subscribed = find_topics(client, options.subscription).complete()
             start = resolve(
                 client,
                 options.starting,
-                found,
+                subscribed,
                 latest_if_no_timestamp=options.latest_if_no_timestamp,
             )
-            end = resolve(client, options.ending, found)
+            end = resolve(client, options.ending, subscribed)
             if isinstance(options.starting, StreamOffset):
                 continuation = continue_from(
                     client, start, end, fail_on_data_loss=options.fail_on_data_loss
@@ -232,5 +232,5 @@ def plan(
     pieces = split_ranges(
         ranges, options.partitions_min, offsets_max=options.records_per_partition_max
     )
-    found = [RangePartition(each) for each in planned(client, pieces, times)]
-    return found or [RangePartition(None)]
+    partitions = [RangePartition(piece) for piece in planned(client, pieces, times)]
+    return partitions or [RangePartition(None)]

@@ -77,7 +77,7 @@ class _Continuing:
             epoch = target.epoch_of(key) if epoch is None else epoch
             if epoch is not None:
                 epochs[key] = epoch
-        ids = {topic: each for topic, each in target.topic_ids.items() if topic in from_items(ends)}
+        ids = {topic: id_ for topic, id_ in target.topic_ids.items() if topic in from_items(ends)}
         return Continuation(
             StreamOffset(from_items(starts), ids),
             StreamOffset(from_items(ends), ids, from_items(epochs)),
@@ -85,11 +85,11 @@ class _Continuing:
 
     def _existing(self, target: StreamOffset) -> dict[TopicPartition, int]:
         """Return the ends in `target` of the partitions that still exist."""
-        found = self._client.find(target.offsets)
+        metas = self._client.find(target.offsets)
         ends: dict[TopicPartition, int] = {}
         for topic, partitions in target.offsets.items():
             # Asked again: the topic may have changed since `target` was planned.
-            meta = found.get(topic)
+            meta = metas.get(topic)
             if meta is None:
                 self._lost(f"topic {topic!r} was deleted")
             elif not target.is_of(topic, meta.topic_id):
@@ -109,30 +109,30 @@ class _Continuing:
         }
         for topic in sorted(recreated):
             self._lost(f"topic {topic!r} was deleted and created again")
-        known = {
+        resumed = {
             key: offset
             for key, offset in items(self._begin.offsets)
             if key in ends and key[0] not in recreated
         }
-        diverged = self._diverged(known)
-        new = [key for key in ends if key not in known]
+        diverged = self._diverged(resumed)
+        new = [key for key in ends if key not in resumed]
         earliest = self._client.earliest([*new, *(k for k, at in diverged.items() if at is None)])
         for key in new:
             # Records of a new partition were removed before the query could read them.
             if earliest[key] > 0 and key[0] not in recreated:
                 self._lost(f"{_name(key)} is new, but its first offset is {earliest[key]}")
         cut = {key: at for key, at in diverged.items() if at is not None}
-        return {**known, **earliest, **cut}, known.keys() - diverged.keys()
+        return {**resumed, **earliest, **cut}, resumed.keys() - diverged.keys()
 
-    def _diverged(self, known: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    def _diverged(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return where reading continues in the logs that were cut; `None` if that is unknown."""
         begin = self._begin
-        found = find_divergences(
-            self._client, StreamOffset(from_items(known), begin.topic_ids, begin.epochs)
+        divergences = find_divergences(
+            self._client, StreamOffset(from_items(offsets), begin.topic_ids, begin.epochs)
         )
-        if found:
-            self._lost("; ".join(map(str, found)))
-        return {(each.topic, each.partition): each.restart for each in found}
+        if divergences:
+            self._lost("; ".join(map(str, divergences)))
+        return {(cut.topic, cut.partition): cut.restart for cut in divergences}
 
     def _end_before(self, start: int, key: TopicPartition) -> int:
         """Return where to stop in a partition whose readable end is before `start`."""

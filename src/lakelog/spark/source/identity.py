@@ -35,7 +35,7 @@ class Identity:
             value = json.loads(reported or "")
         except ValueError:
             return None
-        found = value.get(ABOUT) if isinstance(value, dict) else None
-        if not isinstance(found, dict):
+        about = value.get(ABOUT) if isinstance(value, dict) else None
+        if not isinstance(about, dict):
             return None
-        return cls(**{name: str(found.get(name, "")) for name in _MEMBERS})
+        return cls(**{name: str(about.get(name, "")) for name in _MEMBERS})

@@ -48,15 +48,15 @@ def planned(
     records, and `OptionError` for uncommitted records.
     """
     if not isinstance(client, JoinedClient):
-        return [PlannedRange(each) for each in ranges]
+        return [PlannedRange(part) for part in ranges]
     archives = client.archives(ranges)
     for topic, archive in archives.items():
         touched = {
-            each.partition
-            for each in ranges
-            if each.topic == topic
-            and (extent := archive.extent(each.partition)) is not None
-            and each.start < extent.end < each.end
+            part.partition
+            for part in ranges
+            if part.topic == topic
+            and (extent := archive.extent(part.partition)) is not None
+            and part.start < extent.end < part.end
         }
         check_log(client, archive, touched)
         _note_refused(topic, archive.dead_letters, archive.skipped_records)
@@ -77,17 +77,17 @@ def _note_refused(topic: str, dead_letters: int, skipped: int) -> None:
 
 
 def read_planned(
-    options: SourceOptions, schema: StructType, wanted: PlannedRange | None
+    options: SourceOptions, schema: StructType, planned_range: PlannedRange | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of the range.
 
     Raises `DataLossError` if records are lost before or during the read and the query does not
     accept that, `ArchiveUnreadableError`, `BadRecordError`, and `KafkaError`.
     """
-    if wanted is None:
+    if planned_range is None:
         return
     columns = arrow_schema(schema)
-    catalog = {} if wanted.address is None else wanted.address.catalog
+    catalog = {} if planned_range.address is None else planned_range.address.catalog
 
     def on_loss(_: OffsetRange, error: DataLossError) -> None:
         report_loss(str(error), fail=options.fail_on_data_loss)
@@ -101,6 +101,6 @@ def read_planned(
         finds_tables=options.reads_tables and options.read_committed,
     )
     try:
-        yield from reading.read(wanted)
+        yield from reading.read(planned_range)
     finally:
         exempt_modules()

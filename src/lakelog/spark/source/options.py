@@ -283,9 +283,9 @@ def _names(text: str) -> tuple[str, ...]:
 def _subscription(given: OptionReader) -> Subscription:
     choices = [name for name in ("subscribe", "subscribePattern", "assign") if given.has(name)]
     if len(choices) != 1:
-        found = f"{' and '.join(choices)} are set" if choices else "none is set"
+        problem = f"{' and '.join(choices)} are set" if choices else "none is set"
         raise OptionError(
-            f"set exactly one of 'subscribe', 'subscribePattern' and 'assign'; {found}"
+            f"set exactly one of 'subscribe', 'subscribePattern' and 'assign'; {problem}"
         )
     value = given.required(choices[0])
     if choices[0] == "subscribe":

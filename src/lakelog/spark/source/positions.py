@@ -54,15 +54,15 @@ def find_topics(client: TopicClient, subscription: Subscription) -> Subscribed:
     for topic, partition in subscription.partitions:
         if topic in metas and (topic, partition) not in existing:
             missing[topic] = f"topic {topic!r} has no partition {partition}"
-    wanted = set(subscription.partitions or existing)
+    selected = set(subscription.partitions or existing)
     ids = {meta.name: meta.topic_id for meta in metas.values()}
-    return Subscribed(ids, sorted(wanted & set(existing)), missing)
+    return Subscribed(ids, sorted(selected & set(existing)), missing)
 
 
 def resolve(
     client: TopicClient,
     position: Position,
-    found: Subscribed,
+    subscribed: Subscribed,
     *,
     latest_if_no_timestamp: bool = True,
 ) -> StreamOffset:
@@ -71,25 +71,25 @@ def resolve(
     latest_if_no_timestamp: use the end of a partition that has no record at or after the time.
     Raises `OptionError` if the position does not match the partitions, and `KafkaError`.
     """
-    partitions = found.partitions
+    partitions = subscribed.partitions
     if isinstance(position, Boundary):
         time = EARLIEST_OFFSET if position is Boundary.EARLIEST else LATEST_OFFSET
-        return _point(client.places(dict.fromkeys(partitions, time)), found)
+        return _point(client.places(dict.fromkeys(partitions, time)), subscribed)
     if isinstance(position, AtTimestamp):
-        wanted = dict.fromkeys(partitions, position.timestamp_ms)
-        return _point(_at_timestamps(client, wanted, latest_if_no_timestamp), found)
+        timestamps = dict.fromkeys(partitions, position.timestamp_ms)
+        return _point(_at_timestamps(client, timestamps, latest_if_no_timestamp), subscribed)
     if isinstance(position, AtTimestamps):
         _check_same_partitions(position.timestamps_ms, partitions)
-        wanted = dict(items(position.timestamps_ms))
-        return _point(_at_timestamps(client, wanted, latest_if_no_timestamp), found)
+        timestamps = dict(items(position.timestamps_ms))
+        return _point(_at_timestamps(client, timestamps, latest_if_no_timestamp), subscribed)
     _check_same_partitions(position.offsets, partitions)
-    return _given(client, position, found)
+    return _given(client, position, subscribed)
 
 
-def _point(places: Mapping[TopicPartition, OffsetAt], found: Subscribed) -> StreamOffset:
-    offsets = {key: place.offset for key, place in places.items()}
-    epochs = {key: place.leader_epoch for key, place in places.items() if place.leader_epoch >= 0}
-    return StreamOffset(from_items(offsets), found.topic_ids, from_items(epochs))
+def _point(places: Mapping[TopicPartition, OffsetAt], subscribed: Subscribed) -> StreamOffset:
+    offsets = {key: at.offset for key, at in places.items()}
+    epochs = {key: at.leader_epoch for key, at in places.items() if at.leader_epoch >= 0}
+    return StreamOffset(from_items(offsets), subscribed.topic_ids, from_items(epochs))
 
 
 def _check_same_partitions(given: Offsets, partitions: list[TopicPartition]) -> None:
@@ -103,10 +103,10 @@ def _check_same_partitions(given: Offsets, partitions: list[TopicPartition]) -> 
 
 
 def _at_timestamps(
-    client: TopicClient, wanted: dict[TopicPartition, int], latest_if_none: bool
+    client: TopicClient, timestamps: dict[TopicPartition, int], latest_if_none: bool
 ) -> dict[TopicPartition, OffsetAt]:
-    places = client.places(wanted)
-    missing = [tp for tp, place in places.items() if place.offset < 0]
+    places = client.places(timestamps)
+    missing = [tp for tp, at in places.items() if at.offset < 0]
     if missing and not latest_if_none:
         text = ", ".join(f"{topic}-{partition}" for topic, partition in missing)
         raise OptionError(
@@ -116,13 +116,13 @@ def _at_timestamps(
     return {**places, **client.latest_places(missing)}
 
 
-def _given(client: TopicClient, given: StreamOffset, found: Subscribed) -> StreamOffset:
+def _given(client: TopicClient, given: StreamOffset, subscribed: Subscribed) -> StreamOffset:
     """Return the given point with its ids and epochs; -1 and -2 are resolved into offsets."""
     specials = {key: at for key, at in items(given.offsets) if at < 0}
-    asked = _point(client.places(specials), found)
+    asked = _point(client.places(specials), subscribed)
     epochs = {key: epoch for key, epoch in items(given.epochs) if key not in specials}
     return StreamOffset(
         from_items({**dict(items(given.offsets)), **dict(items(asked.offsets))}),
-        {**found.topic_ids, **given.topic_ids},
+        {**subscribed.topic_ids, **given.topic_ids},
         from_items({**epochs, **dict(items(asked.epochs))}),
     )

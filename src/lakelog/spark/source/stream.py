@@ -60,7 +60,7 @@ class _Compared:
 
     begin: StreamOffset
     target: StreamOffset
-    found: Continuation
+    continuation: Continuation
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -156,12 +156,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
         A log that was cut and grew again has a later leader epoch at its end.
         """
-        known = self._polled
-        if known is not None and (known.begin, known.target) == (begin, latest):
-            return known.found
-        found = self._continue(begin, latest)
-        self._polled = _Compared(begin, latest, found)
-        return found
+        compared = self._polled
+        if compared is not None and (compared.begin, compared.target) == (begin, latest):
+            return compared.continuation
+        continuation = self._continue(begin, latest)
+        self._polled = _Compared(begin, latest, continuation)
+        return continuation
 
     def _continue_to_end(self, begin: StreamOffset, target: StreamOffset) -> Continuation:
         """Return the batch that `latestOffset` has just compared; compare any other batch.
@@ -169,9 +169,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         If a log is cut after that, new records at the offsets of the batch have later leader
         epochs, which the tasks detect.
         """
-        known, self._next = self._next, None
-        if known is not None and (known.begin, known.target) == (begin, target):
-            return known.found
+        compared, self._next = self._next, None
+        if compared is not None and (compared.begin, compared.target) == (begin, target):
+            return compared.continuation
         return self._continue(begin, target)
 
     def _limited(self, start: Offsets, end: Offsets) -> Offsets:
@@ -189,8 +189,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         )
 
     def _read_latest(self) -> _Latest:
-        found = find_topics(self._client, self._options.subscription)
-        return _Latest(resolve(self._client, Boundary.LATEST, found), found.missing)
+        subscribed = find_topics(self._client, self._options.subscription)
+        return _Latest(resolve(self._client, Boundary.LATEST, subscribed), subscribed.missing)
 
     def _check_missing(self, missing: Mapping[str, str], begin: StreamOffset) -> None:
         """Check topics that the query names and that do not exist.

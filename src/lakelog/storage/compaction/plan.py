@@ -95,16 +95,16 @@ def examine(
     )
 
 
-def make_job(found: CleanableLog, now_ms: int, limits: CleanerLimits) -> CompactionJob:
+def make_job(cleanable: CleanableLog, now_ms: int, limits: CleanerLimits) -> CompactionJob:
     """Return the job for a helper. Raises `OSError`."""
-    log, config = found.log, found.log.config
+    log, config = cleanable.log, cleanable.log.config
     sources = _sources(log)
-    end = found.first_uncleanable_offset
+    end = cleanable.first_uncleanable_offset
     return CompactionJob(
         folder=log.folder,
         segments=tuple(source for source in sources if source.base_offset < end),
         later=tuple(source for source in sources if source.base_offset >= end),
-        first_dirty_offset=found.first_dirty_offset,
+        first_dirty_offset=cleanable.first_dirty_offset,
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,

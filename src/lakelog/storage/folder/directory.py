@@ -83,7 +83,7 @@ class LoadProgress(NamedTuple):
     """How far the logs of a folder have been opened."""
 
     opened: int
-    found: int
+    total: int
     current: str
     """The log that is being opened, as TOPIC-PARTITION; empty before the first."""
 
@@ -116,7 +116,7 @@ class LogDirectory:
         self.deletions = Deletions(disk)
         self.strays = Deletions(disk)
         """Directories of unknown topics, which also a full disk does not remove early."""
-        self._known = False  # whether the checkpoints have been read
+        self._has_checkpoints = False  # whether the checkpoints have been read
         self.progress = LoadProgress(0, 0, "")
         """Of `load_logs`; read by another thread."""
         self._loaded = self._has_strays = self._interrupted = self._has_lost_ids = False
@@ -225,10 +225,10 @@ class LogDirectory:
             producers=self.producers,
             breathe=self._check_interrupted,
         )
-        found = self._find_logs()
-        for number, (key, folder) in enumerate(found):
+        folders = self._find_logs()
+        for number, (key, folder) in enumerate(folders):
             self._check_interrupted()
-            self.progress = LoadProgress(number, len(found), f"{key[0]}-{key[1]}")
+            self.progress = LoadProgress(number, len(folders), f"{key[0]}-{key[1]}")
             topic_id = self._topic_id(key, folder, id_of(key[0]))
             if topic_id is None:
                 continue
@@ -236,15 +236,15 @@ class LogDirectory:
                 self._mark_stray(key, folder)
                 continue
             config = configs(key[0], topic_id)
-            known = self._offline[key]
+            checkpoint = self._offline[key]
             # A checkpoint of a deleted topic of the same name must not apply to the new log.
-            if not known.is_of(topic_id):
+            if not checkpoint.is_of(topic_id):
                 self._forget(key)
-            known = self._offline[key] = known.as_of(topic_id)
+            checkpoint = self._offline[key] = checkpoint.as_of(topic_id)
             epoch_end = epoch_of(topic_id, key[1])
             compacted = "compact" in config.cleanup_policy or key in self.cleaner_offsets
             request = LoadRequest(
-                *key, topic_id, config, folder, self.clean, known, epoch_end, compacted
+                *key, topic_id, config, folder, self.clean, checkpoint, epoch_end, compacted
             )
             self._load(loader, request)
         self._loaded = True
@@ -259,7 +259,7 @@ class LogDirectory:
         checkpoints = FoundCheckpoints(self._disk, self.path)
         self.high_watermarks = checkpoints.high_watermarks
         self.cleaner_offsets = checkpoints.cleaned
-        found = []
+        folders = []
         for name in self._disk.list(self.path):
             folder, key = self.path / name, parse_dir_name(name)
             # A stop came before their removal was due.
@@ -273,9 +273,9 @@ class LogDirectory:
             if key is None or not self._disk.is_dir(folder):
                 continue
             self._offline[key] = checkpoints.known_of(key)
-            found.append((key, folder))
-        self._known = True
-        return found
+            folders.append((key, folder))
+        self._has_checkpoints = True
+        return folders
 
     def interrupt(self) -> None:
         """End loading soon; may be called from another thread."""
@@ -331,16 +331,16 @@ class LogDirectory:
         A power failure soon after the creation may lose the file. No record is lost with it if none
         was written or none was durable; then the directory is stray.
         """
-        known, disk = self._offline[key], self._disk
+        checkpoint, disk = self._offline[key], self._disk
         try:
-            return topic_id_in(disk, folder, known.topic_id, present)
+            return topic_id_in(disk, folder, checkpoint.topic_id, present)
         except CorruptLog as error:
             if is_foreign(disk, folder):
                 self._leave_foreign(folder)
                 self._forget(key)
             elif is_blank(disk, folder):
                 self._mark_stray(key, folder)
-            elif not self.clean and is_lost(disk, folder, known, present):
+            elif not self.clean and is_lost(disk, folder, checkpoint, present):
                 self._has_lost_ids = True
                 self._mark_stray(key, folder)
             else:
@@ -382,14 +382,14 @@ class LogDirectory:
         now_ms = self._clock.wall_ms()
         since_ms = stray_since_ms(folder.name, now_ms)
         if since_ms is None:
-            since_ms, known = now_ms, folder
+            since_ms, source = now_ms, folder
             folder = folder.with_name(stray_since_now(folder.name, now_ms))
-            self._disk.rename(known, folder)
+            self._disk.rename(source, folder)
         self.strays.add(folder, since_ms + _STRAY_KEPT_MS)
 
     def _forget(self, key: TopicPartition) -> None:
-        for known in (self._offline, self.high_watermarks, self.cleaner_offsets):
-            known.pop(key, None)
+        for entries in (self._offline, self.high_watermarks, self.cleaner_offsets):
+            entries.pop(key, None)
 
     # Logs
 
@@ -473,8 +473,8 @@ class LogDirectory:
 
     def _retire(self, folder: Path, key: TopicPartition, config: LogConfig) -> Path:
         self._forget(key)
-        for known in (self.logs, self.failed):
-            known.pop(key, None)
+        for logs in (self.logs, self.failed):
+            logs.pop(key, None)
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
         # Out of use first: if the rename fails, the log is not served any more.
         self._disk.rename(folder, target)
@@ -495,14 +495,14 @@ class LogDirectory:
         if high_watermarks is not None:
             offline = {key: offset for key, offset in committed.items() if key in self._offline}
             committed = self.high_watermarks = {**offline, **high_watermarks}
-        known = self._present_logs()
+        logs = self._present_logs()
         files = {
-            RECOVERY_POINTS: {key: log.recovery_point for key, log in known.items()},
-            LOG_STARTS: {key: log.start for key, log in known.items() if log.start},
+            RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
+            LOG_STARTS: {key: log.start for key, log in logs.items() if log.start},
             HIGH_WATERMARKS: dict(committed),
             CLEANER_OFFSETS: dict(self.cleaner_offsets),
         }
-        return self._checkpoints.begin(files, self._known_logs.encode(known))
+        return self._checkpoints.begin(files, self._known_logs.encode(logs))
 
     def _present_logs(self) -> dict[TopicPartition, KnownLog]:
         return known_logs(self.logs, self._offline, self.high_watermarks, self.cleaner_offsets)
@@ -527,7 +527,7 @@ class LogDirectory:
         next start recovers it.
         """
         try:
-            if self._known:
+            if self._has_checkpoints:
                 logs = list(self.logs.values())
                 closed = yield from close_logs(self._disk, self.path, logs, self.handles.max_open)
                 yield [self.begin_checkpoints(high_watermarks).run]

@@ -65,8 +65,8 @@ class DurableMark:
         if folder != self._disk.file_id(self._lock):
             return None
         return DurableTopicsFound(
-            tuple(decode_uuid(each) for each in processes.split()),
-            frozenset(decode_uuid(each) for each in topics),
+            tuple(decode_uuid(process) for process in processes.split()),
+            frozenset(decode_uuid(topic_id) for topic_id in topics),
         )
 
     def write(self, processes: Sequence[bytes], topic_ids: Iterable[bytes]) -> None:
@@ -81,8 +81,8 @@ class DurableMark:
             self._has_synced_lock = True
         lines = [
             self._disk.file_id(self._lock),
-            " ".join(encode_uuid(each) for each in processes),
-            *sorted(encode_uuid(each) for each in topic_ids),
+            " ".join(encode_uuid(process) for process in processes),
+            *sorted(encode_uuid(topic_id) for topic_id in topic_ids),
         ]
         body = "".join(f"{line}\n" for line in lines).encode()
         self._disk.write_atomic(self.path, _HEAD % crc.crc32c(body) + body)

@@ -76,13 +76,13 @@ def _format(
 
 def _warn_of_foreign(disk: Disk, folder: Path) -> None:
     """Log the files that a new folder has already; the broker leaves them alone."""
-    found = sorted(name for name in disk.list(folder) if not _OWN.fullmatch(name))
-    if found:
-        more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
+    names = sorted(name for name in disk.list(folder) if not _OWN.fullmatch(name))
+    if names:
+        more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
         _logger.warning(
             "%s becomes the data folder, although it has other files: %s%s; they stay",
             folder,
-            ", ".join(found[:_NAMED_MAX]),
+            ", ".join(names[:_NAMED_MAX]),
             more,
-            extra=event("foreign_files", path=folder, count=len(found)),
+            extra=event("foreign_files", path=folder, count=len(names)),
         )

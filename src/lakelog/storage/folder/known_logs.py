@@ -51,28 +51,28 @@ KnownLogs = dict[TopicPartition, KnownLog]
 class KnownLogsFile:
     """The contents of the file. Rows are kept, as few logs change from one write to the next."""
 
-    __slots__ = ("_data", "_known", "_rows")
+    __slots__ = ("_data", "_logs", "_rows")
 
     def __init__(self) -> None:
-        self._known: KnownLogs = {}
+        self._logs: KnownLogs = {}
         self._rows: dict[TopicPartition, bytes] = {}
         self._data = _HEAD % crc.crc32c(b"")
 
     def encode(self, logs: KnownLogs) -> bytes:
         """Return the file; the caller does not change `logs` afterwards."""
-        before, rows = self._known, self._rows
+        before, rows = self._logs, self._rows
         if logs != before:
             self._rows = {
-                key: rows[key] if before.get(key) == known else _row(key, known)
-                for key, known in logs.items()
+                key: rows[key] if before.get(key) == log else _row(key, log)
+                for key, log in logs.items()
             }
             body = b"".join(self._rows.values())
-            self._data, self._known = _HEAD % crc.crc32c(body) + body, logs
+            self._data, self._logs = _HEAD % crc.crc32c(body) + body, logs
         return self._data
 
 
-def _row(key: TopicPartition, known: KnownLog) -> bytes:
-    fields = [*key, encode_uuid(known.topic_id), *known[1:]]
+def _row(key: TopicPartition, log: KnownLog) -> bytes:
+    fields = [*key, encode_uuid(log.topic_id), *log[1:]]
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
@@ -86,7 +86,7 @@ def decode_known_logs(data: bytes) -> KnownLogs:
 
 def _decode(row: list[Any]) -> tuple[TopicPartition, KnownLog]:
     topic, partition, topic_id, point, start, committed, cleaned, epochs, aborted = row
-    known = KnownLog(
+    log = KnownLog(
         decode_uuid(topic_id),
         point,
         start,
@@ -95,7 +95,7 @@ def _decode(row: list[Any]) -> tuple[TopicPartition, KnownLog]:
         tuple((epoch, first) for epoch, first in epochs),
         None if aborted is None else tuple((base, checksum) for base, checksum in aborted),
     )
-    return (topic, partition), known
+    return (topic, partition), log
 
 
 def known_of(log: Log, high_watermark: int, cleaned: int) -> KnownLog:
@@ -125,14 +125,14 @@ class FoundCheckpoints:
         self._folder = folder
         self.logs = self._read_known()
         files = {
-            RECOVERY_POINTS: {key: log.recovery_point for key, log in self._known()},
-            LOG_STARTS: {key: log.start for key, log in self._known() if log.start},
+            RECOVERY_POINTS: {key: log.recovery_point for key, log in self._entries()},
+            LOG_STARTS: {key: log.start for key, log in self._entries() if log.start},
             HIGH_WATERMARKS: {
-                key: log.high_watermark for key, log in self._known() if log.high_watermark >= 0
+                key: log.high_watermark for key, log in self._entries() if log.high_watermark >= 0
             },
-            CLEANER_OFFSETS: {key: log.cleaned for key, log in self._known() if log.cleaned >= 0},
+            CLEANER_OFFSETS: {key: log.cleaned for key, log in self._entries() if log.cleaned >= 0},
         }
-        offsets = [self._offsets(name, known) for name, known in files.items()]
+        offsets = [self._offsets(name, expected) for name, expected in files.items()]
         self.recovery_points, self.starts, self.high_watermarks, self.cleaned = offsets
 
     def known_of(self, key: TopicPartition) -> KnownLog:
@@ -142,7 +142,7 @@ class FoundCheckpoints:
         recovery_point, start = self.recovery_points.get(key, 0), self.starts.get(key, 0)
         return KnownLog(ZERO_UUID, recovery_point, start, aborted=None)
 
-    def _known(self) -> list[tuple[TopicPartition, KnownLog]]:
+    def _entries(self) -> list[tuple[TopicPartition, KnownLog]]:
         return list((self.logs or {}).items())
 
     def _read_known(self) -> KnownLogs | None:
@@ -161,26 +161,26 @@ class FoundCheckpoints:
             )
             return None
 
-    def _offsets(self, name: str, known: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _offsets(self, name: str, expected: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         path = self._folder / name
         data = read_if_exists(self._disk, path)
         try:
-            found = decode_offsets(data) if data is not None else {}
+            offsets = decode_offsets(data) if data is not None else {}
         except MalformedCheckpoint as error:
             _logger.warning(
                 "%s is ignored: %s", path, error, extra=event("file_ignored", path=path)
             )
-            return known
+            return expected
         if self.logs is None:
-            return found
-        if found != known:
+            return offsets
+        if offsets != expected:
             _logger.warning(
                 "%s differs from %s; rebuilding it",
                 path,
                 KNOWN_LOGS,
                 extra=event("file_rebuilt", path=path),
             )
-        return known
+        return expected
 
 
 def known_logs(
@@ -190,10 +190,10 @@ def known_logs(
     cleaned: Mapping[TopicPartition, int],
 ) -> KnownLogs:
     """Return the checkpoints of all logs, in use and `offline`."""
-    known = {
+    checkpoints = {
         key: log._replace(high_watermark=high_watermarks.get(key, -1), cleaned=cleaned.get(key, -1))
         for key, log in offline.items()
     }
-    for key, found in logs.items():
-        known[key] = known_of(found, high_watermarks.get(key, -1), cleaned.get(key, -1))
-    return known
+    for key, open_log in logs.items():
+        checkpoints[key] = known_of(open_log, high_watermarks.get(key, -1), cleaned.get(key, -1))
+    return checkpoints

@@ -72,9 +72,9 @@ class Ownership:
     def _find_marks(self) -> None:
         """Read the marks, which count only under an intact seal. Raises `OSError`."""
         self.seal.open(is_expected=self.page_cache.names_seal())
-        found = read_if_exists(self._disk, self.path / CLEAN_SHUTDOWN)
-        clean = _IS_CLEAN.fullmatch(found or b"")
-        if found is not None and clean is None:
+        content = read_if_exists(self._disk, self.path / CLEAN_SHUTDOWN)
+        clean = _IS_CLEAN.fullmatch(content or b"")
+        if content is not None and clean is None:
             _logger.warning(
                 "%s is damaged; recovering all logs",
                 self.path / CLEAN_SHUTDOWN,

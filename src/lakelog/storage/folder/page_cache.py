@@ -45,8 +45,8 @@ class PageCacheMark:
         -1 stands for an unknown epoch, None for another page cache.
         """
         try:
-            found = (read_if_exists(self._disk, self.path) or b"").removesuffix(_SEALED)
-            page_cache, end, epoch = found.partition(b"\n")
+            content = (read_if_exists(self._disk, self.path) or b"").removesuffix(_SEALED)
+            page_cache, end, epoch = content.partition(b"\n")
             if not end or page_cache != self._present():
                 return None
             return int(epoch) if epoch.endswith(b"\n") and epoch[:-1].isdigit() else -1

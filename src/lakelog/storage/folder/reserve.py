@@ -65,9 +65,9 @@ class SpaceReserve:
 
         A reserve that an earlier process has spent is allocated again if there is space.
         """
-        found = self._disk.exists(self._path)
-        self.is_held = found or not self._size
-        if not found:
+        exists = self._disk.exists(self._path)
+        self.is_held = exists or not self._size
+        if not exists:
             return
         if not self._size:
             self._disk.remove(self._path)
@@ -105,8 +105,8 @@ class SpaceReserve:
         The first time a multiple of its size must be usable. After it was spent, less is required,
         because producers wait for it.
         """
-        wanted = self._size + ROOM_BYTES if self.is_spent else _PLENTY * self._size
-        if self.is_held or self._usable() < wanted:
+        required_bytes = self._size + ROOM_BYTES if self.is_spent else _PLENTY * self._size
+        if self.is_held or self._usable() < required_bytes:
             return
         try:
             self._disk.allocate(self._path, self._size)

@@ -40,16 +40,16 @@ def topic_id_in(disk: Disk, folder: Path, recorded: bytes | None, present: bytes
     path = folder / PARTITION_METADATA
     data = read_if_exists(disk, path)
     try:
-        found = decode_partition_metadata(data) if data is not None else None
+        saved = decode_partition_metadata(data) if data is not None else None
         reason = "the file is missing"
     except ValueError as error:
-        found, reason = None, str(error)
-    right = found
-    if present is not None and found != present and (found is None or _are_alike(found, present)):
-        right = present if present == recorded or found is not None else None
+        saved, reason = None, str(error)
+    right = saved
+    if present is not None and saved != present and (saved is None or _are_alike(saved, present)):
+        right = present if present == recorded or saved is not None else None
     if right is None:
         raise CorruptLog(path, 0, reason)
-    if right != found:
+    if right != saved:
         _logger.warning(
             "%s is damaged; rebuilding it", path, extra=event("file_rebuilt", path=path)
         )
@@ -57,7 +57,7 @@ def topic_id_in(disk: Disk, folder: Path, recorded: bytes | None, present: bytes
     return right
 
 
-def is_lost(disk: Disk, folder: Path, known: KnownLog, present: bytes | None) -> bool:
+def is_lost(disk: Disk, folder: Path, checkpoint: KnownLog, present: bytes | None) -> bool:
     """Return whether a power failure has emptied the file of a log without durable records.
 
     The first flush syncs the file too. The records may also belong to an older topic of this name
@@ -65,7 +65,7 @@ def is_lost(disk: Disk, folder: Path, known: KnownLog, present: bytes | None) ->
     """
     data = read_if_exists(disk, folder / PARTITION_METADATA)
     is_emptied = data is not None and not data.strip(b"\0")
-    return is_emptied and present is not None and known.as_of(present).recovery_point == 0
+    return is_emptied and present is not None and checkpoint.as_of(present).recovery_point == 0
 
 
 def _are_alike(one: bytes, other: bytes) -> bool:

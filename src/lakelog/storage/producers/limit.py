@@ -41,8 +41,8 @@ class ProducerLimit:
             self._make_room()
 
     def _make_room(self) -> None:
-        self._tables = [known for known in self._tables if known() is not None]
-        tables = [table for known in self._tables if (table := known()) is not None]
+        self._tables = [reference for reference in self._tables if reference() is not None]
+        tables = [table for reference in self._tables if (table := reference()) is not None]
         total = sum(map(len, tables))
         missing = total - self._limit
         if missing >= 0:

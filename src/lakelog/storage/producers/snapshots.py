@@ -74,7 +74,7 @@ class ProducerSnapshots:
 
         Raises `OSError`.
         """
-        for before in [known for known in self.offsets if known < offset]:
+        for before in [snapshot for snapshot in self.offsets if snapshot < offset]:
             self._remove(before)
 
     def remove_at(self, offset: int) -> None:
@@ -97,7 +97,7 @@ class ProducerSnapshots:
 
     def _remove(self, offset: int) -> None:
         remove_if_exists(self._disk, self._path(offset))
-        self.offsets = [known for known in self.offsets if known != offset]
+        self.offsets = [snapshot for snapshot in self.offsets if snapshot != offset]
 
     def _path(self, offset: int) -> Path:
         return self.folder / file_name(offset, SNAPSHOT)

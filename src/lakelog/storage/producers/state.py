@@ -218,11 +218,11 @@ class ProducerStateTable:
         """Return the batch that a client's header repeats, if it is one of the last five."""
         producer_id, epoch = fields[PRODUCER_ID], fields[PRODUCER_EPOCH]
         first = fields[BASE_SEQUENCE]
-        known = self.entries.get(producer_id)
-        if known is None or epoch != known.epoch:
+        entry = self.entries.get(producer_id)
+        if entry is None or epoch != entry.epoch:
             return None
         ends = first, -1 if first < 0 else first + fields[LAST_OFFSET_DELTA] & SEQUENCE_MAX
-        for batch in known.batches:
+        for batch in entry.batches:
             if (batch.first_sequence, batch.last_sequence) == ends:
                 return batch
         return None
@@ -279,20 +279,20 @@ class ProducerStateTable:
         """
         producer_id, epoch = fields[PRODUCER_ID], fields[PRODUCER_EPOCH]
         first = fields[BASE_SEQUENCE]
-        known = self.entries.get(producer_id) or ProducerEntry()
-        is_present = epoch == known.epoch
+        entry = self.entries.get(producer_id) or ProducerEntry()
+        is_present = epoch == entry.epoch
         # Duplicates first: a retry of an older batch would otherwise look like a gap.
         if origin == "client" and (duplicate := self.duplicated(fields)) is not None:
             return duplicate
         # Before the sequence: a fenced producer must learn that it is fenced, and not retry for
         # ever because of a gap.
-        if epoch < known.epoch:
-            raise _older_epoch(producer_id, epoch, known.epoch)
-        in_transaction = known.txn_first_offset >= 0
+        if epoch < entry.epoch:
+            raise _older_epoch(producer_id, epoch, entry.epoch)
+        in_transaction = entry.txn_first_offset >= 0
         is_transactional = fields[ATTRIBUTES] & TRANSACTIONAL != 0
         # Markers have no sequence, and batches of a leader were checked when it appended them: a
         # follower whose producers have expired must accept them all the same.
-        gap = self._gap_before(fields, known) if origin == "client" else None
+        gap = self._gap_before(fields, entry) if origin == "client" else None
         # Before the transaction: the batch that has to come first decides about that.
         if gap is not None and gap.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             raise gap
@@ -304,7 +304,7 @@ class ProducerStateTable:
                 verification,
                 origin,
                 begins=begins,
-                is_known=bool(known.batches),
+                is_known=bool(entry.batches),
             )
         if gap is not None:
             raise gap
@@ -516,8 +516,8 @@ class ProducerStateTable:
         return len(oldest)
 
 
-def _older_epoch(producer_id: int, epoch: int, known: int) -> KafkaError:
+def _older_epoch(producer_id: int, epoch: int, current: int) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"epoch {epoch} of producer {producer_id} is not above {known}",
+        f"epoch {epoch} of producer {producer_id} is not above {current}",
     )

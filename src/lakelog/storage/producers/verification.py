@@ -59,14 +59,14 @@ class Verifications:
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool
     ) -> Verification:
         """Return the producer's verification, which batches that wait together share."""
-        found = self.held.get(producer_id)
-        if found is None:
-            found = Verification(epoch, sequence, now_ms, supports_epoch_bump)
-            self.held[producer_id] = found
+        verification = self.held.get(producer_id)
+        if verification is None:
+            verification = Verification(epoch, sequence, now_ms, supports_epoch_bump)
+            self.held[producer_id] = verification
         # Retries of several batches may arrive in another order than they were sent; the lowest
         # sequence has to be appended first.
-        found.take_in(epoch, sequence)
-        return found
+        verification.take_in(epoch, sequence)
+        return verification
 
     def check(
         self,

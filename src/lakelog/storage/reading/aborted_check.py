@@ -87,7 +87,7 @@ class AbortedJob:
         self._copies = _Copies(self._segments)
         self._copy = self._copies.of(segment)
         self._snapshots = snapshots.copy()
-        self._found: list[AbortedTransaction] | None = None
+        self._aborted: list[AbortedTransaction] | None = None
         self._is_rebuilt = False
         self._aside: Path | None = None
         self._error: CorruptLog | None = None
@@ -101,10 +101,10 @@ class AbortedJob:
         copy = self._copy
         copy.txn_index = self._index.unread()
         try:
-            found = aborted_of(copy)
-            if found is None or not are_in(self._copies.holder, copy, found):
-                found = self._rebuild()
-            self._found = found
+            aborted = aborted_of(copy)
+            if aborted is None or not are_in(self._copies.holder, copy, aborted):
+                aborted = self._rebuild()
+            self._aborted = aborted
         except FileNotFoundError as error:
             self._missing = error
         except CorruptLog as error:
@@ -120,14 +120,14 @@ class AbortedJob:
         start, entries = self._snapshots.newest(segment.base_offset)
         table.load(entries)
         first = max(bisect_right(self._segments, start, key=_base_offset) - 1, 0)
-        found: list[AbortedTransaction] = []
-        for each in self._segments[first:]:
-            found = replay(table, self._copies.of(each), start)
+        aborted: list[AbortedTransaction] = []
+        for source in self._segments[first:]:
+            aborted = replay(table, self._copies.of(source), start)
             self._copies.close()
-        if found:
-            self._aside = write_aside(segment.disk, self.path, encode_aborted(found))
+        if aborted:
+            self._aside = write_aside(segment.disk, self.path, encode_aborted(aborted))
         self._is_rebuilt = True
-        return found
+        return aborted
 
     def abandon(self) -> None:
         """Do nothing: the job holds nothing before `run`."""
@@ -155,13 +155,13 @@ class AbortedJob:
         )
 
     def _take(self) -> None:
-        if self._found is None:
+        if self._aborted is None:
             return
         if not self._is_rebuilt:
-            self._index.entries = self._found
+            self._index.entries = self._aborted
             return
         try:
-            adopt_aborted(self._segment, self._found, self._aside)
+            adopt_aborted(self._segment, self._aborted, self._aside)
         except OSError as error:
             self.failure = error
 

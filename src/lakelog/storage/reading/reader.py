@@ -47,11 +47,11 @@ class LogReader:
         """
         if max_bytes <= 0 and not _may_exceed(max_bytes, min_one=min_one):
             return None
-        known_batches = self._segments.known
-        known = known_batches.find(offset)
+        known_batches = self._segments.known_batches
+        location = known_batches.find(offset)
         # A reader in sequence finds its batch here, without index and file. All others pay for a
         # search.
-        segment, position, first = known or self._locate(offset, may_wait=may_wait)
+        segment, position, first = location or self._locate(offset, may_wait=may_wait)
         limit = segment.size
         is_resident: bool | None = None
         if end_offset < segment.next_offset:
@@ -68,14 +68,16 @@ class LogReader:
                 return None
             following = position + size
             if following < limit:  # a reader in sequence asks for it next
-                found = segment.batch_at(following)
-                if found is not None:
+                next_batch = segment.batch_at(following)
+                if next_batch is not None:
                     # This spares the next read of a consumer the search in the index.
-                    known_batches.note(found[0], (segment, following, found[1]))
-                is_resident = segment.is_resident(position, size, is_next_read=found is not None)
+                    known_batches.note(next_batch[0], (segment, following, next_batch[1]))
+                is_resident = segment.is_resident(
+                    position, size, is_next_read=next_batch is not None
+                )
         if position < segment.unchecked and size > 0:
             again = partial(self.read, offset, max_bytes, end_offset, min_one, may_wait)
-            known_again = again if known else None
+            known_again = again if location else None
             return self._older(segment, position, size, offset, known_again, may_wait=may_wait)
         return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None
 
@@ -103,7 +105,7 @@ class LogReader:
                 raise
             # Only once: without the cached place the index finds the batch, or shows that it is
             # damaged.
-            self._segments.known.forget(offset)
+            self._segments.known_batches.forget(offset)
             return again()
 
     def _locate(self, offset: int, *, may_wait: bool) -> Place:
@@ -124,9 +126,9 @@ class LogReader:
                 raise segment.too_short(offset)
 
     def aborted_transactions(
-        self, offset: int, found: LogSlice, stable_offset: int, *, may_wait: bool
+        self, offset: int, log_slice: LogSlice, stable_offset: int, *, may_wait: bool
     ) -> list[AbortedTransaction]:
-        """Return aborted transactions with records in the slice `found`, read from `offset` on.
+        """Return aborted transactions with records in `log_slice`, read from `offset` on.
 
         Sorted by first offset. Records at or beyond `stable_offset`, the last stable one, were not
         read. Some transactions that begin shortly after the read may be among them.
@@ -138,9 +140,9 @@ class LogReader:
         number = segments.number_of(offset)
         # The slice may come from a segment after the one of `offset`, if compaction removed
         # records.
-        while (handle := segments[number].handle) is None or handle.file is not found.file:
+        while (handle := segments[number].handle) is None or handle.file is not log_slice.file:
             number += 1
-        segment, position = segments[number], found.position + found.size
+        segment, position = segments[number], log_slice.position + log_slice.size
         if not may_wait:
             check_end_of_reads(segments, segment, position)
         # The index gives an upper bound only. A transaction too many in the response is harmless,

@@ -147,29 +147,29 @@ def _check_range(segments: SegmentList, segment: Segment, at: int, start: int, e
     A range that was just read may be evicted again, or the file system may not report it; without
     that exception a search might never begin.
     """
-    place, size = (segment.base_offset, at), min(end - start, _SIZE_MAX)
-    if place in segments.sought or size <= 0:
+    target, size = (segment.base_offset, at), min(end - start, _SIZE_MAX)
+    if target in segments.sought or size <= 0:
         return
     part = LogSlice(segment.open(), start, size)
     if segment.disk.is_resident(part.file, at, start + size - at):
         part.release()
         return
-    raise NotReady(SeekJob(segments, segment, place, part))
+    raise NotReady(SeekJob(segments, segment, target, part))
 
 
 class SeekJob:
     """Reads a range into the page cache."""
 
     def __init__(
-        self, segments: SegmentList, segment: Segment, place: SoughtPlace, part: LogSlice
+        self, segments: SegmentList, segment: Segment, target: SoughtPlace, part: LogSlice
     ) -> None:
         self.path = part.file.path
         self.start = part.position
         self.failure: OSError | None = None
-        self.key: Hashable = (segment, place)
+        self.key: Hashable = (segment, target)
         self._segments = segments
         self._disk = segment.disk
-        self._place = place
+        self._target = target
         self._slice = part
 
     def run(self) -> None:
@@ -186,7 +186,7 @@ class SeekJob:
     def finish(self) -> None:
         """Release the slice and note the place; called once, by the owner."""
         self._slice.release()
-        self._segments.note_sought(self._place)
+        self._segments.note_sought(self._target)
 
 
 class IndexJob:

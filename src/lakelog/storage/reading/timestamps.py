@@ -75,9 +75,9 @@ def search_timestamp(
             continue
         if (yield from search.greatest(segment)) < timestamp:
             continue
-        found = yield from search.first_in(segment, timestamp)
-        if found is not None:
-            return found
+        record = yield from search.first_in(segment, timestamp)
+        if record is not None:
+            return record
     return None
 
 
@@ -93,9 +93,9 @@ def search_max_timestamp(segments: SegmentList, epochs: EpochCache, start: int) 
     live.sort(key=lambda segment: segment.max_timestamp, reverse=True)
     if not live or live[0].max_timestamp < 0:
         return None
-    found = yield from search.first_in(live[0], live[0].max_timestamp)
+    record = yield from search.first_in(live[0], live[0].max_timestamp)
     # The header's time may belong to no record, or to one before `start`.
-    return found or (yield from search.greatest_in(live))
+    return record or (yield from search.greatest_in(live))
 
 
 class _Search:
@@ -163,9 +163,9 @@ class _Search:
                 if header.newest_timestamp < timestamp:
                     continue
                 yield from self._check(segment, position, at + header.size)
-                found = yield from self._in_batch(handle.file, at, header, timestamp)
-                if found is not None:
-                    return found
+                record = yield from self._in_batch(handle.file, at, header, timestamp)
+                if record is not None:
+                    return record
         finally:
             handle.release()
         return None

@@ -85,14 +85,14 @@ def collect_aborted(
     ends are offsets, `end` exclusive. Raises as `aborted_in`. Source:
     `LogSegment.collectAbortedTxns` of Kafka.
     """
-    found: list[AbortedTransaction] = []
+    aborted: list[AbortedTransaction] = []
     for segment in segments:
         for entry in aborted_in(segment):
             if entry.last_offset >= start and entry.first_offset < end:
-                found.append(entry)
+                aborted.append(entry)
             if entry.last_stable_offset >= end:
-                return sorted(found, key=_first_offset)
-    return sorted(found, key=_first_offset)
+                return sorted(aborted, key=_first_offset)
+    return sorted(aborted, key=_first_offset)
 
 
 def _first_offset(entry: AbortedTransaction) -> int:

@@ -88,7 +88,7 @@ class LoadRequest:
     config: LogConfig
     folder: Path
     clean: bool
-    known: KnownLog
+    checkpoint: KnownLog
     epoch_end: int = EPOCH_END
     """Every leader epoch in the log is below it."""
     compacted: bool = True
@@ -96,11 +96,11 @@ class LoadRequest:
 
     @property
     def recovery_point(self) -> int:
-        return self.known.recovery_point
+        return self.checkpoint.recovery_point
 
     @property
     def log_start_offset(self) -> int:
-        return self.known.start
+        return self.checkpoint.start
 
 
 class LogLoader:
@@ -144,7 +144,7 @@ class LogLoader:
         if recovery.segments_set_aside:
             self._disk.sync_dir(folder)  # or a power failure restores these files
         log = self._log(request, names, segments)
-        if not request.clean and request.known.aborted is None:
+        if not request.clean and request.checkpoint.aborted is None:
             # Without checksums a power failure may have changed any transaction index unnoticed.
             scanned = segments
         self._restore_producers(log, scanned)
@@ -224,7 +224,7 @@ class LogLoader:
         # with them after a crash.
         bases = [offset_of(name) for name in names if name.endswith(LOG)]
         segments: list[Segment] = []
-        aborted = dict(request.known.aborted or ())
+        aborted = dict(request.checkpoint.aborted or ())
         indexed = {offset_of(name) for name in names if name.endswith(TXN_INDEX)}
         for base in sorted(base for base in bases if base is not None):
             segment = self._new_segment(request, base)
@@ -356,26 +356,26 @@ class LogLoader:
 
     def _epochs(self, request: LoadRequest, segments: list[Segment], start: int) -> EpochCache:
         path = request.folder / LEADER_EPOCHS
-        data, known = read_if_exists(self._disk, path), list(request.known.epochs)
+        data, recorded = read_if_exists(self._disk, path), list(request.checkpoint.epochs)
         try:
             epochs = EpochCache(decode_epochs(data or b""))
             # The checkpoint file may be older than the log, or of a log that was truncated since. A
             # wrong entry would make a follower truncate at the wrong offset (KIP-101).
-            if known and not _agree(epochs.entries, known, request.recovery_point):
+            if recorded and not _agree(epochs.entries, recorded, request.recovery_point):
                 _logger.warning(
                     "%s differs from known-logs; rebuilding it",
                     path,
                     extra=event("file_rebuilt", path=path),
                 )
-                epochs = _rewritten(known)
+                epochs = _rewritten(recorded)
         except MalformedCheckpoint as error:
             if segments[-1].next_offset > segments[0].base_offset:
                 _logger.warning(
                     "%s: %s; rebuilding it", path, error, extra=event("file_rebuilt", path=path)
                 )
-            epochs = _rewritten(known)
+            epochs = _rewritten(recorded)
             # The file is damaged and no checkpoint has its entries: every header is read.
-            if not known:
+            if not recorded:
                 _add_epochs(epochs, segments)
         if not request.clean and epochs.entries and epochs.entries[0][1] > start:
             # The file was written after a deletion of records that no other checkpoint has.
@@ -399,10 +399,12 @@ def _rewritten(entries: list[tuple[int, int]]) -> EpochCache:
     return epochs
 
 
-def _agree(found: list[tuple[int, int]], known: list[tuple[int, int]], recovery_point: int) -> bool:
+def _agree(
+    entries: list[tuple[int, int]], recorded: list[tuple[int, int]], recovery_point: int
+) -> bool:
     """Return whether entries below the recovery point agree, except for where the log starts."""
-    durable = [entry for entry in found if entry[1] < recovery_point]
-    kept = known[-len(durable) :] if durable else []
+    durable = [entry for entry in entries if entry[1] < recovery_point]
+    kept = recorded[-len(durable) :] if durable else []
     return bool(durable) and durable[1:] == kept[1:] and durable[0][0] == kept[0][0]
 
 

@@ -52,19 +52,19 @@ def scan_times(file: File, index: SegmentIndex, base_offset: int) -> tuple[bool,
     Raises as `scan_headers`.
     """
     start, end = index.last_time_position, (index.positions[-1] if index.positions else 0)
-    found, greatest, at = not index.times, -1, -1
+    agrees, greatest, at = not index.times, -1, -1
     if index.times:
         greatest, at = index.times[-1], base_offset + index.time_offsets[-1]
     for _, header in scan_headers(file, start, end):
         if header.last_offset == at:
-            found = found or header.newest_timestamp == greatest
+            agrees = agrees or header.newest_timestamp == greatest
         if header.newest_timestamp > greatest:
             greatest, at = header.newest_timestamp, header.last_offset
-    return found, greatest, at
+    return agrees, greatest, at
 
 
 def follow(
-    file: File, size: int, start: int, last_offset: int, interval: int, known: Tail
+    file: File, size: int, start: int, last_offset: int, interval: int, state: Tail
 ) -> Tail | None:
     """Read on from the last index entry; return None if it is wrong or later ones are missing.
 
@@ -73,13 +73,13 @@ def follow(
 
     start, last_offset: of the entry; 0 and -1 without one.
     interval: bytes of batches after which an append adds an entry.
-    known: the state before `start`, except `bytes_since_entry`.
+    state: before `start`, except `bytes_since_entry`.
 
     Raises as `scan_headers`.
     """
     if not 0 <= start <= size:
         return None
-    next_offset, since, greatest, at = known.next_offset, 0, *known[2:]
+    next_offset, since, greatest, at = state.next_offset, 0, *state[2:]
     for position, header in scan_headers(file, start, size):
         wrong = position == start and last_offset >= 0 and header.last_offset != last_offset
         # Offsets that fall are damage, or an entry that leads to a batch of an older log.
@@ -114,14 +114,14 @@ def greatest_at_end(
     # The loop calls this, so it reads a bounded number of headers.
     if not 0 <= entry[1] < size <= entry[1] + LAST_BYTES_MAX:
         return None
-    found, greatest = False, (-1, -1)
+    agrees, greatest = False, (-1, -1)
     try:
         for _, header in scan_headers(file, entry[1], size):
             if header.last_offset - base_offset == time[1]:
-                found = header.newest_timestamp == time[0]
+                agrees = header.newest_timestamp == time[0]
             if header.newest_timestamp > greatest[0]:
                 greatest = header.newest_timestamp, header.last_offset
     # Damage behind the entry: a rebuild of the index decides about it.
     except CorruptLog:
         return None
-    return greatest if found else None
+    return greatest if agrees else None

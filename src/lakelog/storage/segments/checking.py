@@ -50,20 +50,18 @@ class UncheckedSlice(LogSlice):
 class CheckJob:
     """Checks the batches from byte `start`, where a batch is known to begin, to the slice's end."""
 
-    def __init__(
-        self, found: UncheckedSlice, start: int, expected: int, epochs: EpochCache
-    ) -> None:
+    def __init__(self, part: UncheckedSlice, start: int, expected: int, epochs: EpochCache) -> None:
         """`expected` is the offset due at `start`, -1 if it is unknown."""
-        segment = found.segment
-        assert start <= found.position <= found.position + found.size <= segment.size
+        segment = part.segment
+        assert start <= part.position <= part.position + part.size <= segment.size
         self.key: Hashable = self
-        self.path = found.file.path
+        self.path = part.file.path
         self.start = start
         self.failure: OSError | None = None
-        self._slice = found
+        self._slice = part
         self._segment = segment
         self._size = segment.size
-        self._end = found.position + found.size
+        self._end = part.position + part.size
         self._limit = segment.next_offset
         self._epochs = epochs
         self._damage: tuple[int, str] | None = None
@@ -177,8 +175,8 @@ class CheckJob:
         # records.
         if index is not None and not self._fits(index):
             segment.distrust_index()
-        place = self._places.get(valid)
-        checks.add(self.start, valid, self._next if place is None else place[0])
+        offsets = self._places.get(valid)
+        checks.add(self.start, valid, self._next if offsets is None else offsets[0])
         if damage is not None:
             checks.note_damage(*damage)
         elif checks.covers(0, segment.unchecked):
@@ -186,9 +184,9 @@ class CheckJob:
 
     def _wrong_epoch(self) -> tuple[int, str] | None:
         for position, (base, _, epoch) in self._places.items():
-            known = self._epochs.epoch_of(base)
-            if known not in (-1, epoch):
-                return position, f"offset {base} is of leader epoch {known}, not {epoch}"
+            cached = self._epochs.epoch_of(base)
+            if cached not in (-1, epoch):
+                return position, f"offset {base} is of leader epoch {cached}, not {epoch}"
         return None
 
     def _fits(self, index: SegmentIndex) -> bool:
@@ -196,8 +194,8 @@ class CheckJob:
         first, end = (bisect_left(index.positions, at) for at in (self.start, self._valid))
         base = self._segment.base_offset
         return all(
-            (place := self._places.get(index.positions[entry])) is not None
-            and place[1] == base + index.offsets[entry]
+            (offsets := self._places.get(index.positions[entry])) is not None
+            and offsets[1] == base + index.offsets[entry]
             for entry in range(first, end)
         )
 
@@ -239,8 +237,8 @@ def check_of(segment: Segment, start: int, end: int, epochs: EpochCache) -> Chec
     checks = segment.checks
     if checks is None or not start < min(segment.unchecked, end) or checks.covers(start, end):
         return None
-    found = UncheckedSlice(segment.open(), start, end - start, segment, -1)
-    return CheckJob(found, start, -1, epochs)
+    part = UncheckedSlice(segment.open(), start, end - start, segment, -1)
+    return CheckJob(part, start, -1, epochs)
 
 
 def refuse_damaged(segment: Segment, start: int, end: int) -> None:
@@ -251,12 +249,12 @@ def refuse_damaged(segment: Segment, start: int, end: int) -> None:
         raise CorruptLog(segment.path(LOG), *damage)
 
 
-def begin_check(found: UncheckedSlice, epochs: EpochCache) -> CheckJob:
+def begin_check(part: UncheckedSlice, epochs: EpochCache) -> CheckJob:
     """Return a job that checks the slice and will release it. Raises `CorruptLog` or `OSError`."""
-    segment = found.segment
+    segment = part.segment
     assert segment.checks is not None
-    start, expected = _anchor(segment, segment.checks, found.position, found.offset)
-    return CheckJob(found, start, expected, epochs)
+    start, expected = _anchor(segment, segment.checks, part.position, part.offset)
+    return CheckJob(part, start, expected, epochs)
 
 
 def _anchor(segment: Segment, checks: Checks, position: int, offset: int) -> tuple[int, int]:

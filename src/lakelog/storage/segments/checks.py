@@ -62,7 +62,7 @@ class Checks:
 
     def note_damage(self, position: int, reason: str) -> None:
         """Remember the first reason given for a damaged batch."""
-        if all(known != position for known, _ in self.damages):
+        if all(damaged != position for damaged, _ in self.damages):
             insort(self.damages, (position, reason))
 
     def damage_in(self, start: int, end: int) -> tuple[int, str] | None:
@@ -71,5 +71,5 @@ class Checks:
         Positions are in bytes; `end` is exclusive.
         """
         at = bisect_left(self.damages, (start, ""))
-        found = self.damages[at : at + 1]
-        return found[0] if found and found[0][0] < end else None
+        damages = self.damages[at : at + 1]
+        return damages[0] if damages and damages[0][0] < end else None

@@ -284,11 +284,11 @@ class IndexKeeper:
         # Offset and position are checked together. An index of another log of the same base may
         # have an entry whose position happens to be the start of a batch.
         last_offset = base + offset if entry else -1
-        known = Tail(
+        state = Tail(
             batches.end, self.bytes_since_entry, self.max_timestamp, self.max_timestamp_offset
         )
         try:
-            tail = follow(batches.file, batches.size, position, last_offset, self.interval, known)
+            tail = follow(batches.file, batches.size, position, last_offset, self.interval, state)
         # The entry may be of a log that was cut since; a rebuild decides whether the log is
         # damaged.
         except CorruptLog:
@@ -396,18 +396,18 @@ class IndexKeeper:
         end = self._resume(batches, index)
         return self.rebuild(batches, "it disagrees with the log") if end is None else end
 
-    def adopt(self, found: IndexKeeper, *, is_sealed: bool) -> None:
+    def adopt(self, detached: IndexKeeper, *, is_sealed: bool) -> None:
         """Take over the indexes that a detached keeper has loaded or rebuilt in a thread.
 
         Files that cannot be written now are written with later entries.
         """
-        index = found.loaded
+        index = detached.loaded
         assert index is not None
         self.loaded, self.knows_greatest = index, True
         self.is_wrong = False
-        self.max_timestamp = found.max_timestamp
-        self.max_timestamp_offset = found.max_timestamp_offset
-        self.bytes_since_entry = found.bytes_since_entry
+        self.max_timestamp = detached.max_timestamp
+        self.max_timestamp_offset = detached.max_timestamp_offset
+        self.bytes_since_entry = detached.bytes_since_entry
         self._note_loaded()
         if index.trusted:
             with suppress(OSError):

@@ -26,14 +26,14 @@ class KnownBatches:
         self._newer: dict[int, Place] = {}
         self._older: dict[int, Place] = {}
 
-    def note(self, base_offset: int, place: Place) -> None:
+    def note(self, base_offset: int, location: Place) -> None:
         """Remember the place of the batch with this base offset."""
         newer = self._newer
         if len(newer) >= _GENERATION_MAX:
             # Two generations bound the memory without a clock or an order of use.
             self._older = newer
             newer = self._newer = {}
-        newer[base_offset] = place
+        newer[base_offset] = location
 
     def find(self, base_offset: int) -> Place | None:
         """Return the place of the batch, or `None` if it is not known."""

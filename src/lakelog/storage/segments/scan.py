@@ -52,12 +52,12 @@ def tell_misplaced(
     """
     due = base_offset
     held: deque[tuple[int, BatchHeader]] = deque()
-    for found in chain(batches, repeat(None, _TOLD_BY)):
-        if found is not None:
-            held.append(found)
-        if held and (found is None or len(held) > _TOLD_BY):
+    for batch in chain(batches, repeat(None, _TOLD_BY)):
+        if batch is not None:
+            held.append(batch)
+        if held and (batch is None or len(held) > _TOLD_BY):
             position, header = held.popleft()
-            is_wrong = _is_misplaced(header, due, [each.base_offset for _, each in held])
+            is_wrong = _is_misplaced(header, due, [later.base_offset for _, later in held])
             yield position, header, is_wrong
             due = due if is_wrong else header.last_offset + 1
 

@@ -506,19 +506,19 @@ class Segment:
         """
         self.indexes.distrust(unload=self.sealed)
 
-    def adopt(self, found: Segment) -> None:
+    def adopt(self, copy: Segment) -> None:
         """Take over the indexes that a copy of this segment has loaded or rebuilt in a thread.
 
         The segment may have grown meanwhile: the copy follows. Raises `OSError`, and `CorruptLog`
         as `note_header`, before anything is taken over.
         """
-        assert found.size <= self.size
+        assert copy.size <= self.size
         # Batches that the loop appended while the thread worked are missing in the copy.
-        for position, header in scan_headers(self.open().file, found.size, self.size):
-            found.note_header(position, header)
+        for position, header in scan_headers(self.open().file, copy.size, self.size):
+            copy.note_header(position, header)
         # No step before this may fail half-way: until here the segment has its old index, from here
         # on the new one.
-        self.indexes.adopt(found.indexes, is_sealed=self.sealed)
+        self.indexes.adopt(copy.indexes, is_sealed=self.sealed)
         self._handles.make_room(self)
 
     def rebuild_index(self, reason: str) -> None:
@@ -605,21 +605,21 @@ class Segment:
         head = self.open().file.read_at(position, SPAN.size)
         return min(offset, self._span(head, 0, position)[0])
 
-    def truncate(self, found: Segment) -> None:
-        """Cut off everything that `found` lacks, a copy that a thread has shortened.
+    def truncate(self, copy: Segment) -> None:
+        """Cut off everything that is missing in `copy`, which a thread has shortened.
 
         Raises `CorruptLog` and `OSError`.
         """
-        self.shorten(found.size)
+        self.shorten(copy.size)
         # Appends continue here. The next batch decides the time of the first record of an empty
         # segment, as in a new one.
         self.torn = self.sealed = False
-        if not found.size:
+        if not copy.size:
             self.first_timestamp = self.roll_after = -1
-        self.adopt(found)
+        self.adopt(copy)
         if not self.index.trusted:
             self.indexes.cut_files()
-        self.next_offset = found.next_offset
+        self.next_offset = copy.next_offset
 
     def forget_from(self, end: int) -> None:
         """Shorten this copy of a segment to what lies before offset `end`, which begins a batch.

@@ -42,7 +42,7 @@ class SegmentList(Sequence[Segment]):
         "generation",
         "handles",
         "has_aborted",
-        "known",
+        "known_batches",
         "removed",
         "sought",
         "swapping",
@@ -68,7 +68,7 @@ class SegmentList(Sequence[Segment]):
         """Rises with each truncation: jobs that began before it prove nothing any more."""
         self.has_aborted = False
         """Whether any segment has the marker of an aborted transaction."""
-        self.known = KnownBatches()
+        self.known_batches = KnownBatches()
         self.removed = RemovedFiles(handles.disk)
         self.sought: tuple[SoughtPlace, ...] = ()
         """The places that searches have last read ahead; see `reading.seeking`."""
@@ -122,9 +122,9 @@ class SegmentList(Sequence[Segment]):
         """Return how many segments begin at or before `offset`."""
         return bisect_right(self._bases, offset)
 
-    def note_sought(self, place: SoughtPlace) -> None:
-        """Remember that `place` was just read ahead, so that no search waits for it again."""
-        self.sought = (*self.sought[1 - _SOUGHT_MAX :], place)
+    def note_sought(self, target: SoughtPlace) -> None:
+        """Remember that `target` was just read ahead, so that no search waits for it again."""
+        self.sought = (*self.sought[1 - _SOUGHT_MAX :], target)
 
     def begin(self, base: int, config: LogConfig, *, created_ms: int, jitter_ms: int) -> Segment:
         """Append an empty active segment at `base`, where the sealed one before it ends.
@@ -144,7 +144,7 @@ class SegmentList(Sequence[Segment]):
         self._segments.append(segment)
         self._bases.append(base)
         self.active = segment
-        self.known.clear()
+        self.known_batches.clear()
         self.unsynced.add(self.folder)
         return segment
 
@@ -177,7 +177,7 @@ class SegmentList(Sequence[Segment]):
             del self._segments[keep:], self._bases[keep:]
         self.active = segment = self._segments[-1]
         segment.truncate(last)
-        self.known.clear()
+        self.known_batches.clear()
 
     def restart_at(self, offset: int, config: LogConfig) -> None:
         """Delete every segment and create an empty one at `offset`. Raises `OSError`."""
@@ -189,7 +189,7 @@ class SegmentList(Sequence[Segment]):
         segment = Segment(self.handles, self.folder, offset, config, created_ms=created_ms)
         self.active = segment.create()
         self._segments, self._bases = [segment], [offset]
-        self.known.clear()
+        self.known_batches.clear()
         self.unsynced.add(self.folder)
 
     def replace(self, old: Sequence[Segment], new: Segment, due_ms: int) -> None:
@@ -213,7 +213,7 @@ class SegmentList(Sequence[Segment]):
         self._segments[first : first + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self._segments]
         self.note_aborted()
-        self.known.clear()
+        self.known_batches.clear()
         self.unsynced.add(self.folder)
         self._check()
 

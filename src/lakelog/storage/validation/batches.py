@@ -300,11 +300,11 @@ def walking(
     try:
         if verifies:
             most = WALKED_MAX if _must_walk(header.max_timestamp, config, now_ms) else SAMPLED_MAX
-            found = yield from verifying(data, header, most)
-            lacks_key = found.has_null_key and "compact" in config.cleanup_policy
+            extremes = yield from verifying(data, header, most)
+            lacks_key = extremes.has_null_key and "compact" in config.cleanup_policy
             is_out_of_time = config.message_timestamp_type == "CreateTime" and (
-                found.newest_ms - now_ms > config.message_timestamp_after_max_ms
-                or now_ms - found.oldest_ms > config.message_timestamp_before_max_ms
+                extremes.newest_ms - now_ms > config.message_timestamp_after_max_ms
+                or now_ms - extremes.oldest_ms > config.message_timestamp_before_max_ms
             )
             if not (lacks_key or is_out_of_time):
                 return

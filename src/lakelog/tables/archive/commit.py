@@ -156,11 +156,11 @@ def _followed(table: Table, batch: Batch, *, is_unknown: bool) -> Progress | Non
     try:
         check_owner(table.properties, batch.topic_id)
         before = agreed_progress(table, batch.topic_id)
-        place = standing(before, batch.extents)
+        status = standing(before, batch.extents)
     except (ForeignTableError, ProgressConflictError, ProgressMismatchError):
         _clean_up(table, batch, is_unknown=is_unknown)
         raise
-    if place is Standing.NEXT:
+    if status is Standing.NEXT:
         return before
     # Perhaps from an earlier attempt: `remove_unreferenced` keeps the files that its snapshots
     # reference.

@@ -150,9 +150,9 @@ def letters_progress(table: Table, topic_id: str) -> Progress:
 def letter_ranges(table: Table, topic: str, partition: int) -> list[tuple[int, int]]:
     """Return the offsets of a partition's letters in order, as pairs of start and exclusive end."""
     columns = ("offset", "offsetLast")
-    wanted = And(EqualTo("topic", topic), EqualTo("partition", partition))
-    found = table.scan(row_filter=wanted, selected_fields=columns).to_arrow()
-    pairs = zip(*(found.column(name).to_pylist() for name in columns), strict=True)
+    row_filter = And(EqualTo("topic", topic), EqualTo("partition", partition))
+    rows = table.scan(row_filter=row_filter, selected_fields=columns).to_arrow()
+    pairs = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
     return sorted((start, last + 1) for start, last in pairs)
 
 
@@ -175,9 +175,9 @@ def cut_letters(table: Table, topic_id: str, cuts: Mapping[int, Extent]) -> None
 def _after(before: Progress, extents: Mapping[int, Extent]) -> dict[int, Extent]:
     after = dict(before.extents)
     for partition, extent in extents.items():
-        known = after.get(partition)
-        if known is None or known.end < extent.end:
-            start = extent.start if known is None else known.start
+        current = after.get(partition)
+        if current is None or current.end < extent.end:
+            start = extent.start if current is None else current.start
             after[partition] = Extent(start, extent.end, extent.leader_epoch)
     return after
 
@@ -186,8 +186,8 @@ def _without_known(path: str, catalog: Mapping[str, str], ends: Mapping[int, int
     """Return the path of a file without letters below `ends`; `None` if no letter is left."""
     with open_input(path, catalog) as source, pq.ParquetFile(source) as file:
         keys = file.read(["partition", "offset"]).to_pylist()
-        known = [each["offset"] < ends.get(each["partition"], 0) for each in keys]
-        if not any(known):
+        below = [key["offset"] < ends.get(key["partition"], 0) for key in keys]
+        if not any(below):
             return path
         made = path.removesuffix(".parquet") + f"-{uuid.uuid4().hex}.parquet"
         groups = (file.read_row_group(number) for number in range(file.num_row_groups))

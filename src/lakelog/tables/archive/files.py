@@ -95,8 +95,8 @@ def write_ranges(
     try:
         # The sieve decides about damaged batches.
         with TopicClient(bootstrap, client_id="lakelog-archive", keep_damaged=True) as client:
-            for each in ranges:
-                rows += _copy(Reading(client, each, on_loss), sieve, typed, files)
+            for offset_range in ranges:
+                rows += _copy(Reading(client, offset_range, on_loss), sieve, typed, files)
         paths, letters_written = files.close(), letters.close()
     except BaseException:
         files.remove()
@@ -169,7 +169,7 @@ def file_schema(
     `TableReplacedError`, `RegistryUnavailableError`, `RegistryAccessError`, `KafkaError` and the
     errors of the catalog.
     """
-    ranges = [each for ranges in tasks for each in ranges]
+    ranges = [offset_range for ranges in tasks for offset_range in ranges]
     if job.registry is not None:
         shapes = _registered(job, schemas_of(job.registry), source, ranges)
     elif job.is_json:
@@ -179,8 +179,8 @@ def file_schema(
     from lakelog.tables.typed.columns import widen
 
     schema = job.schema
-    for each in widen(job.address, shapes):
-        schema = schema.append(each)
+    for column in widen(job.address, shapes):
+        schema = schema.append(column)
     return schema
 
 
@@ -198,7 +198,7 @@ def add_unknown(job: ArchiveJob, shapes: Iterable[Shape]) -> None:
     Errors are logged, not raised: the batch is already committed, and the fields will be found
     again.
     """
-    seen = [each for each in shapes if each.fields]
+    seen = [shape for shape in shapes if shape.fields]
     if not (job.is_json or job.registry) or not seen:
         return
     from lakelog.tables.typed.columns import widen

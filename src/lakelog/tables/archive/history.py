@@ -125,10 +125,10 @@ class Skipped(NamedTuple):
     end: int
 
 
-def merge(found: Iterable[Skipped]) -> list[Skipped]:
+def merge(pieces: Iterable[Skipped]) -> list[Skipped]:
     """Return the pieces in order, with adjacent ones joined."""
     merged: list[Skipped] = []
-    for piece in sorted(found):
+    for piece in sorted(pieces):
         last = merged[-1] if merged else None
         if last is not None and (last.partition, last.end) == (piece.partition, piece.start):
             merged[-1] = Skipped(last.partition, last.start, piece.end)
@@ -137,18 +137,18 @@ def merge(found: Iterable[Skipped]) -> list[Skipped]:
     return merged
 
 
-def before_extents(known: Progress, extents: Mapping[int, Extent]) -> list[Skipped]:
+def before_extents(progress: Progress, extents: Mapping[int, Extent]) -> list[Skipped]:
     """Return the removed first offsets of partitions that were added after the first commit."""
-    if not known.extents:
+    if not progress.extents:
         return []
-    added = {p: extent for p, extent in extents.items() if p not in known.extents}
+    added = {p: extent for p, extent in extents.items() if p not in progress.extents}
     return [Skipped(p, 0, extent.start) for p, extent in added.items() if extent.start > 0]
 
 
-def summary_entry(found: Iterable[Skipped], name: str = NAME) -> dict[str, str]:
+def summary_entry(pieces: Iterable[Skipped], name: str = NAME) -> dict[str, str]:
     """Return the entry of a snapshot's summary; it is empty if no offset was skipped."""
     entries: dict[str, list[tuple[int, int]]] = {}
-    for partition, start, end in merge(found):
+    for partition, start, end in merge(pieces):
         entries.setdefault(str(partition), []).append((start, end))
     return {name: json.dumps(entries)} if entries else {}
 
@@ -161,13 +161,13 @@ def skipped_between(
     name: the key in their summaries. before, newest: snapshot ids; `None` stands for a table
     without snapshots. The chain ends where snapshots have expired, so their skips may be missing.
     """
-    found: list[Skipped] = []
+    skipped: list[Skipped] = []
     later = dropwhile(lambda snapshot: snapshot.snapshot_id != newest, ancestors(table))
     for snapshot in takewhile(lambda snapshot: snapshot.snapshot_id != before, later):
         summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
         entries = json.loads(summary.get(name, "{}"))
-        found += [Skipped(int(p), *piece) for p, pieces in entries.items() for piece in pieces]
-    return merge(found)
+        skipped += [Skipped(int(p), *piece) for p, pieces in entries.items() for piece in pieces]
+    return merge(skipped)
 
 
 def record(
@@ -184,7 +184,7 @@ def record(
     """
     entry = {property_name(topic_id): progress.to_text()}
     summary = {**entry, **summary_entry(skipped)}
-    summary |= summary_entry((Skipped(*each) for each in refused), REFUSED)
+    summary |= summary_entry((Skipped(*piece) for piece in refused), REFUSED)
     # The check for duplicates reads all manifests. Progress excludes them: each range is appended
     # once.
     transaction.add_files(list(paths), snapshot_properties=summary, check_duplicate_files=False)

@@ -71,8 +71,8 @@ class ArchiveJob:
     @property
     def schema_without_ids(self) -> SubjectVersion | None:
         """The schema of values that do not name theirs."""
-        found = SubjectVersion(f"{self.topic}-value", self.registry_version)
-        return found if self.registry_version else None
+        subject_version = SubjectVersion(f"{self.topic}-value", self.registry_version)
+        return subject_version if self.registry_version else None
 
     @property
     def schema(self) -> pa.Schema:

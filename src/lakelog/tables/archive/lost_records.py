@@ -87,14 +87,14 @@ def remove_rows(
             _kept(address, table, task, topic, ranges, made)
             for task in table.scan(row_filter=_any_of(topic, ranges)).plan_files()
         ]
-        changed = [each for each in kept if each.removed]
-        paths = [path for each in changed for path in each.paths]
+        changed = [rewrite for rewrite in kept if rewrite.removed]
+        paths = [path for rewrite in changed for path in rewrite.paths]
         if changed:
-            old = [each.task.file.file_path for each in changed]
+            old = [rewrite.task.file.file_path for rewrite in changed]
             note_replaced(table, address.catalog, old)
         is_done = exchange(
             address,
-            [each.task for each in changed],
+            [rewrite.task for rewrite in changed],
             lambda table: parquet_files_to_data_files(table.io, table.metadata, iter(paths)),
             entry,
         )
@@ -103,7 +103,7 @@ def remove_rows(
             remove_unreferenced(address.load(), made)
         raise
     remove_unreferenced(address.load(), made)
-    return sum(each.removed for each in changed) if is_done else None
+    return sum(rewrite.removed for rewrite in changed) if is_done else None
 
 
 def _kept(
@@ -153,21 +153,21 @@ def _lost(
     partitions = batch.column(names["partition"])
     offsets = batch.column(names["offset"])
     lost = pa.repeat(pa.scalar(False), batch.num_rows)
-    for each in ranges:
-        after, before = pc.greater_equal(offsets, each.start), pc.less(offsets, each.end)
-        inside = pc.and_(pc.equal(partitions, each.partition), pc.and_(after, before))
+    for piece in ranges:
+        after, before = pc.greater_equal(offsets, piece.start), pc.less(offsets, piece.end)
+        inside = pc.and_(pc.equal(partitions, piece.partition), pc.and_(after, before))
         lost = pc.or_(lost, inside)
     return pc.and_(lost, pc.equal(batch.column(names["topic"]), topic))
 
 
 def _deleted(address: TableAddress, task: FileScanTask) -> pa.Array | None:
     """Return the positions of the rows that another program has deleted (Iceberg spec, v2)."""
-    found: list[int] = []
-    for each in task.delete_files:
-        with open_input(each.file_path, address.catalog) as source:
+    deleted: list[int] = []
+    for delete_file in task.delete_files:
+        with open_input(delete_file.file_path, address.catalog) as source:
             rows = pq.read_table(source, columns=["file_path", "pos"])
-        found += rows.filter(pc.equal(rows.column(0), task.file.file_path)).column(1).to_pylist()
-    return pa.array(found, pa.int64()) if found else None
+        deleted += rows.filter(pc.equal(rows.column(0), task.file.file_path)).column(1).to_pylist()
+    return pa.array(deleted, pa.int64()) if deleted else None
 
 
 def _are_there(deleted: pa.Array, position: int, count: int) -> pa.Array:
@@ -190,11 +190,11 @@ def _any_of(topic: str, ranges: Sequence[LostRange]) -> BooleanExpression:
     terms: list[BooleanExpression] = [
         And(
             EqualTo("topic", topic),
-            EqualTo("partition", each.partition),
-            GreaterThanOrEqual("offset", each.start),
-            LessThan("offset", each.end),
+            EqualTo("partition", piece.partition),
+            GreaterThanOrEqual("offset", piece.start),
+            LessThan("offset", piece.end),
         )
-        for each in ranges
+        for piece in ranges
     ]
     return terms[0] if len(terms) == 1 else Or(*terms)
 
@@ -228,8 +228,8 @@ def letters_ahead(job: ArchiveJob) -> dict[int, Extent]:
     if letters is None:
         return {}
     ends = agreed_progress(job.address.load(), job.topic_id).ends
-    known = letters_progress(letters, job.topic_id).extents
-    return {p: extent for p, extent in known.items() if extent.end > ends.get(p, 0)}
+    extents = letters_progress(letters, job.topic_id).extents
+    return {p: extent for p, extent in extents.items() if extent.end > ends.get(p, 0)}
 
 
 def cut_lost_letters(
@@ -245,9 +245,9 @@ def cut_lost_letters(
     """
     ends = agreed_progress(job.address.load(), job.topic_id).ends
     cuts = {}
-    for each in diverged:
-        at = max(ends.get(each.partition, 0), each.restart or 0)
-        cuts[each.partition] = Extent(min(ahead[each.partition].start, at), at, each.found.epoch)
+    for cut in diverged:
+        at = max(ends.get(cut.partition, 0), cut.restart or 0)
+        cuts[cut.partition] = Extent(min(ahead[cut.partition].start, at), at, cut.epoch_end.epoch)
     if not cuts:
         return
     address = letters_address(job.address)

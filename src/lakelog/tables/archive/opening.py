@@ -46,7 +46,7 @@ _KEYS = (_FORMAT, _REGISTRY_URL, KEY, PARTITION_BY)
 def open_job(
     bootstrap: str,
     topic: str,
-    place: Warehouse,
+    warehouse: Warehouse,
     table: str,
     *,
     batch_bytes: int,
@@ -71,9 +71,9 @@ def open_job(
     version = _newest_version(topic, registry) if keys.get(_FORMAT) == _LATEST else 0
     errors = errors or OnBadRecord.named(keys.get(KEY) or OnBadRecord.STOP.value)
     terms = parse_terms(filter(None, (keys.get(PARTITION_BY) or "").split(",")))
-    catalog = place.catalog
+    catalog = warehouse.catalog
     identifier = (NAMESPACE, table)
-    loaded = _open_table(place, TableAddress(catalog, identifier), terms)
+    loaded = _open_table(warehouse, TableAddress(catalog, identifier), terms)
     _check_topic(loaded, topic, meta.topic_id)
     if is_json or registry:
         typed_fields(loaded)
@@ -153,15 +153,17 @@ def _letters(address: TableAddress, topic_id: str, errors: OnBadRecord) -> tuple
     return letters.location(), str(letters.metadata.table_uuid)
 
 
-def _open_table(place: Warehouse, address: TableAddress, terms: tuple[PartitionTerm, ...]) -> Table:
+def _open_table(
+    warehouse: Warehouse, address: TableAddress, terms: tuple[PartitionTerm, ...]
+) -> Table:
     """Raises `ValueError` if the warehouse cannot be used or the table is in another one."""
     try:
         table = ensure_table(address, partition_by=terms)
     except OSError as error:
-        raise ValueError(f"the warehouse {place.location} cannot be used: {error}") from error
-    if not table.location().startswith(f"{place.location}/"):
+        raise ValueError(f"the warehouse {warehouse.location} cannot be used: {error}") from error
+    if not table.location().startswith(f"{warehouse.location}/"):
         raise ValueError(
             f"the table {'.'.join(address.identifier)} is at {table.location()} already, not in "
-            f"{place.location}: archive into a table of another name"
+            f"{warehouse.location}: archive into a table of another name"
         )
     return table

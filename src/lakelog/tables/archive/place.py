@@ -37,8 +37,8 @@ class TablePlace:
     @property
     def address(self) -> TableAddress:
         """The address of the table, whatever its UUID. Raises `ValueError` as `warehouse_at`."""
-        place: Warehouse = warehouse_at(self.warehouse, self.catalog or None)
-        return TableAddress(place.catalog, (NAMESPACE, self.name))
+        warehouse: Warehouse = warehouse_at(self.warehouse, self.catalog or None)
+        return TableAddress(warehouse.catalog, (NAMESPACE, self.name))
 
 
 def find_places(
@@ -49,12 +49,12 @@ def find_places(
     also_disabled: return the places that topics without `table.enable` name, too. Raises
     `KafkaError`. Apache Kafka has no such keys, so its topics have no place.
     """
-    found = {}
+    places = {}
     for topic, values in client.configs(topics, KEYS).items():
         warehouse = values.get("table.warehouse") or ""
         is_enabled = values.get("table.enable") == "true"
         if warehouse and (also_disabled or is_enabled):
-            found[topic] = TablePlace(
+            places[topic] = TablePlace(
                 topic,
                 values.get("table.name") or topic,
                 warehouse,
@@ -62,7 +62,7 @@ def find_places(
                 parse_ends(values.get("table.archived.offsets") or ""),
                 is_enabled,
             )
-    return found
+    return places
 
 
 def owner_of(client: TopicClient, address: TableAddress, *, besides: str) -> str | None:
@@ -70,8 +70,8 @@ def owner_of(client: TopicClient, address: TableAddress, *, besides: str) -> str
 
     Raises `KafkaError`.
     """
-    for topic, place in find_places(client, client.topics()).items():
-        if topic != besides and place.address == address:
+    for topic, table in find_places(client, client.topics()).items():
+        if topic != besides and table.address == address:
             return topic
     return None
 

@@ -65,8 +65,8 @@ class BatchPlanner:
 
     def table_end(self) -> StreamOffset:
         """Return where the table ended when the query started."""
-        known = Progress(self.job.extents)
-        return self._point(known.ends, known.leader_epochs)
+        progress = Progress(self.job.extents)
+        return self._point(progress.ends, progress.leader_epochs)
 
     def log_end(self) -> StreamOffset:
         """Return where the readable part of every partition ends.
@@ -78,8 +78,8 @@ class BatchPlanner:
         if meta.topic_id != self.job.topic_id:
             raise DataLossError(f"topic {topic!r} was deleted and created again")
         places = self.client.latest_places([(topic, p) for p in meta.partitions])
-        offsets = from_items({key: place.offset for key, place in places.items()})
-        epochs = {p: each.leader_epoch for (_, p), each in places.items() if each.leader_epoch >= 0}
+        offsets = from_items({key: at.offset for key, at in places.items()})
+        epochs = {p: at.leader_epoch for (_, p), at in places.items() if at.leader_epoch >= 0}
         return self._point(offsets[topic], epochs)
 
     def batch_end(self, begin: StreamOffset, target: StreamOffset | None) -> StreamOffset:
@@ -122,10 +122,10 @@ class BatchPlanner:
         ranges = ranges_between(offsets, end.offsets)
         tasks = self._tasks_of(ranges)
         pieces = [*split_ranges(ranges, tasks), *empty]
-        assert sum(piece.size for piece in pieces) == sum(each.size for each in ranges)
+        assert sum(piece.size for piece in pieces) == sum(r.size for r in ranges)
         epochs = end.epochs.get(topic, {})
         # The tasks reject batches of a later epoch: the log may be cut between plan and read.
-        pieces = [replace(each, leader_epoch=epochs.get(each.partition, -1)) for each in pieces]
+        pieces = [replace(piece, leader_epoch=epochs.get(piece.partition, -1)) for piece in pieces]
         return _deal(pieces, tasks)
 
     def _tasks_of(self, ranges: list[OffsetRange]) -> int:
@@ -133,7 +133,7 @@ class BatchPlanner:
         if self.job.tasks == 1 or not ranges:
             return 1
         per_file = offsets_in(self.job.file_bytes, ranges, self.client)
-        files = -(-sum(each.size for each in ranges) // per_file)
+        files = -(-sum(r.size for r in ranges) // per_file)
         return min(self.job.tasks, files)
 
     def _point(self, offsets: dict[int, int], epochs: dict[int, int]) -> StreamOffset:
@@ -143,14 +143,14 @@ class BatchPlanner:
     def _check_log(self, point: StreamOffset) -> None:
         diverged = find_divergences(self.client, point)
         if diverged:
-            raise LogDivergedError("; ".join(str(each) for each in diverged))
+            raise LogDivergedError("; ".join(str(divergence) for divergence in diverged))
 
     def _added(self, point: StreamOffset) -> dict[int, Extent]:
         """Return the partitions that were added to the topic after `point`."""
         topic = self.job.topic
-        known = Progress({p: Extent(at, at) for p, at in point.offsets.get(topic, {}).items()})
+        progress = Progress({p: Extent(at, at) for p, at in point.offsets.get(topic, {}).items()})
         partitions = self.client.describe([topic])[topic].partitions
-        return first_extents(self.client, topic, partitions, known, skip_lost=self.job.skip_lost)
+        return first_extents(self.client, topic, partitions, progress, skip_lost=self.job.skip_lost)
 
 
 def _starts(extents: dict[int, Extent]) -> dict[int, int]:
@@ -162,8 +162,8 @@ def _deal(ranges: list[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
     groups: list[list[OffsetRange]] = [[] for _ in range(min(tasks, len(ranges)))]
     sizes = [0] * len(groups)
     # Largest first to the smallest group, which balances well without a search.
-    for each in sorted(ranges, key=lambda each: each.size, reverse=True):
+    for piece in sorted(ranges, key=lambda piece: piece.size, reverse=True):
         smallest = sizes.index(min(sizes))
-        groups[smallest].append(each)
-        sizes[smallest] += each.size
-    return [sorted(group, key=lambda each: (each.partition, each.start)) for group in groups]
+        groups[smallest].append(piece)
+        sizes[smallest] += piece.size
+    return [sorted(group, key=lambda piece: (piece.partition, piece.start)) for group in groups]

@@ -176,7 +176,7 @@ def merge_ranges(ranges: Iterable[OffsetRange]) -> dict[int, Extent]:
     Raises `ProgressConflictError` if the pieces of a partition leave a gap or overlap.
     """
     merged: dict[int, Extent] = {}
-    for piece in sorted(ranges, key=lambda each: (each.partition, each.start)):
+    for piece in sorted(ranges, key=lambda piece: (piece.partition, piece.start)):
         assert piece.start <= piece.end, piece
         before = merged.get(piece.partition)
         if before is not None and piece.start != before.end:
@@ -194,14 +194,14 @@ def standing(progress: Progress, batch: Mapping[int, Extent]) -> Standing:
     A partition that the progress lacks may begin at any offset. Raises
     `ProgressConflictError` if the batch may be neither appended nor dropped.
     """
-    known = {p: progress.extents[p].end for p in batch if p in progress.extents}
-    if all(batch[p].start == end for p, end in known.items()):
+    ends = {p: progress.extents[p].end for p in batch if p in progress.extents}
+    if all(batch[p].start == end for p, end in ends.items()):
         return Standing.NEXT
-    if len(known) == len(batch) and all(extent.end <= known[p] for p, extent in batch.items()):
+    if len(ends) == len(batch) and all(extent.end <= ends[p] for p, extent in batch.items()):
         return Standing.BEHIND
     differing = ", ".join(
         f"partition {p}: the table ends at {end}, the batch is [{batch[p].start}, {batch[p].end})"
-        for p, end in sorted(known.items())
+        for p, end in sorted(ends.items())
         if batch[p].start != end
     )
     raise ProgressConflictError(f"another job archives this topic at the same time ({differing})")
@@ -222,11 +222,11 @@ def advance(
     """
     extents = dict(progress.extents)
     for partition, extent in batch.items():
-        known = extents.get(partition)
+        last = extents.get(partition)
         assert extent.start <= extent.end, "an extent has no negative size"
-        assert known is None or extent.start == known.end, "`standing` checked that none is lost"
-        known = known or extent
-        extents[partition] = Extent(known.start, extent.end, extent.leader_epoch)
+        assert last is None or extent.start == last.end, "`standing` checked that none is lost"
+        last = last or extent
+        extents[partition] = Extent(last.start, extent.end, extent.leader_epoch)
     counts = dict(progress.refused)
     for partition, count in (refused or {}).items():
         assert partition in batch, "a batch refuses offsets of its own only"

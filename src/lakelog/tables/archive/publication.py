@@ -34,13 +34,13 @@ def group_of(table: str) -> str:
     return f"lakelog-table-{table}"
 
 
-def keys_of(topic: str, table: str, place: Warehouse) -> dict[str, str]:
+def keys_of(topic: str, table: str, warehouse: Warehouse) -> dict[str, str]:
     """Return the topic keys that name a table of a warehouse as the topic's."""
-    folder = str(place.folder)
-    is_default = place.location == place.folder.as_uri()
+    folder = str(warehouse.folder)
+    is_default = warehouse.location == warehouse.folder.as_uri()
     return {
         "table.name": "" if table == topic else table,
-        "table.warehouse": folder if is_default else place.location,
+        "table.warehouse": folder if is_default else warehouse.location,
         "table.catalog": "" if is_default else folder,
     }
 
@@ -49,13 +49,13 @@ def keys_of(topic: str, table: str, place: Warehouse) -> dict[str, str]:
 class Publication:
     """The publication of one job.
 
-    place: the warehouse of the job's table. notice: called with lines for the user.
+    warehouse: the warehouse of the job's table. notice: called with lines for the user.
     """
 
     bootstrap: str
     topic: str
     table: str
-    place: Warehouse
+    warehouse: Warehouse
     notice: Callable[[str], None]
     _is_enabled: bool = False
     _last: dict[int, int] = field(default_factory=dict)
@@ -80,13 +80,13 @@ class Publication:
         """
         self._is_enabled = False
         self._next_check = time.monotonic() + _CHECK_S
-        found = admin.configs.describe(ResourceType.TOPIC, self.topic, keys=KEYS)
-        values = {key: entry.value or "" for key, entry in found.items()}
+        entries = admin.configs.describe(ResourceType.TOPIC, self.topic, keys=KEYS)
+        values = {key: entry.value or "" for key, entry in entries.items()}
         is_enabled = values.get("table.enable") == "true"
         # The brokers of Apache Kafka have no such keys.
         if not is_enabled and not (also_disabled and "table.enable" in values):
             return
-        own = keys_of(self.topic, self.table, self.place)
+        own = keys_of(self.topic, self.table, self.warehouse)
         given = {key: values.get(key, "") for key in own}
         if not given["table.warehouse"]:
             self._check_free()
@@ -96,8 +96,9 @@ class Publication:
             if other != self._other:
                 users = "retention and queries" if is_enabled else "the commands of lakelog table"
                 self.notice(
-                    f"{self.topic}: this run archives into {self.table} of {self.place.location}, "
-                    f"but the topic's table is {other}; {users} use that one"
+                    f"{self.topic}: this run archives into {self.table} of "
+                    f"{self.warehouse.location}, but the topic's table is {other}; {users} "
+                    "use that one"
                 )
             self._other = other
             return
@@ -105,12 +106,12 @@ class Publication:
 
     def _check_free(self) -> None:
         """Raise `SyncError` if the table is another topic's, which has claimed it first."""
-        address = TableAddress(self.place.catalog, (NAMESPACE, self.table))
+        address = TableAddress(self.warehouse.catalog, (NAMESPACE, self.table))
         with TopicClient(self.bootstrap, client_id=_CLIENT_ID) as client:
             owner = owner_of(client, address, besides=self.topic)
         if owner is not None:
             raise SyncError(
-                f"{NAMESPACE}.{self.table} of {self.place.location} is the table of topic "
+                f"{NAMESPACE}.{self.table} of {self.warehouse.location} is the table of topic "
                 f"{owner!r}: set the key table.name of topic {self.topic!r} to another name"
             )
 
@@ -154,10 +155,10 @@ class Publication:
         self._last = dict(ends)
 
     def _is_same(self, given: Mapping[str, str]) -> bool:
-        own = keys_of(self.topic, self.table, self.place)
+        own = keys_of(self.topic, self.table, self.warehouse)
         names = {given["table.name"] or self.topic, own["table.name"] or self.topic}
         places = {
-            (each["table.warehouse"].rstrip("/"), each["table.catalog"]) for each in (given, own)
+            (keys["table.warehouse"].rstrip("/"), keys["table.catalog"]) for keys in (given, own)
         }
         return len(names) == 1 and len(places) == 1
 

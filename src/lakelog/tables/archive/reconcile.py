@@ -143,13 +143,13 @@ class Reconciler:
         # The epochs detect a log that was cut and grew again, which its end alone does not show.
         ids = {topic: self.job.topic_id}
         point = StreamOffset({topic: progress.ends}, ids, {topic: progress.leader_epochs})
-        found = find_divergences(client, point)
+        diverged = find_divergences(client, point)
         unknown = [(topic, p) for p in progress.ends if p not in progress.leader_epochs]
         for (_, partition), end in client.log_end(unknown).items() if unknown else ():
             archived = progress.ends[partition]
             if end < archived:
-                found.append(Divergence(topic, partition, archived, UNKNOWN, EpochEnd(-1, end)))
-        return found
+                diverged.append(Divergence(topic, partition, archived, UNKNOWN, EpochEnd(-1, end)))
+        return diverged
 
     def _replace_lost(self, table: Table, progress: Progress, diverged: list[Divergence]) -> int:
         """Remove the rows of lost records and set the progress back to where the log was cut.
@@ -157,9 +157,9 @@ class Reconciler:
         Return how many rows were removed. A tag keeps the snapshot that has these rows: the table
         may be their last copy.
         """
-        text = "; ".join(_described(each) for each in diverged)
+        text = "; ".join(_described(cut) for cut in diverged)
         name = ".".join(self.job.identifier)
-        rows = [(each.partition, each.restart, each.offset) for each in diverged]
+        rows = [(cut.partition, cut.restart, cut.offset) for cut in diverged]
         cut = [LostRange(partition, at, end) for partition, at, end in rows if at is not None]
         phantoms = ", ".join(f"partition {p} offsets [{at}, {end})" for p, at, end in cut)
         if len(cut) < len(rows):
@@ -176,7 +176,7 @@ class Reconciler:
         # Before the delete, and kept across repetitions of an interrupted run.
         if tag not in table.metadata.refs:
             table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
-        epochs = {each.partition: each.found.epoch for each in diverged}
+        epochs = {cut.partition: cut.epoch_end.epoch for cut in diverged}
         back = {p: Extent(min(progress.extents[p].start, at), at, epochs[p]) for p, at, _ in cut}
         after = Progress(
             {**progress.extents, **back},
@@ -258,11 +258,11 @@ class Reconciler:
         }
 
 
-def _described(each: Divergence) -> str:
-    if each.epoch != UNKNOWN:
-        return str(each)
-    where = f"{each.topic}-{each.partition}"
-    return f"the log of {where} ends at {each.restart}, but is archived up to {each.offset}"
+def _described(cut: Divergence) -> str:
+    if cut.epoch != UNKNOWN:
+        return str(cut)
+    where = f"{cut.topic}-{cut.partition}"
+    return f"the log of {where} ends at {cut.restart}, but is archived up to {cut.offset}"
 
 
 def _rows(table: Table) -> int:

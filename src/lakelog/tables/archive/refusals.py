@@ -37,7 +37,7 @@ class OnBadRecord(Enum):
         try:
             return cls(name)
         except ValueError:
-            allowed = ", ".join(each.value for each in cls)
+            allowed = ", ".join(choice.value for choice in cls)
             raise OptionError(f"{KEY} is {name!r}: expected one of {allowed}") from None
 
 

@@ -49,9 +49,11 @@ class Sieve:
             nullable = nullable.append(pa.field(_RAW_TIMESTAMP, pa.int64()))
         self._all_rows = ArrowRows(nullable, null_timestamps=True, way_on="")
 
-    def convert(self, wanted: OffsetRange, batches: Iterable[Batch]) -> Iterator[pa.RecordBatch]:
+    def convert(
+        self, offset_range: OffsetRange, batches: Iterable[Batch]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the range in batches of about 8 MiB. Raises the errors of `refuse`."""
-        source, left = iter(batches), wanted
+        source, left = iter(batches), offset_range
         undecoded: deque[Batch] = deque()
         while True:
             try:
@@ -71,27 +73,27 @@ class Sieve:
             following = max(left.start, suspects[-1][0].last_offset + 1)
             left = replace(left, start=min(following, left.end))
 
-    def _rows_of(self, wanted: OffsetRange, batch: Batch) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, part: OffsetRange, batch: Batch) -> Iterator[pa.RecordBatch]:
         """Yield the good rows of one batch, and refuse its other records."""
         try:
             _check(batch)
-            found = list(self._rows.convert(wanted, [batch]))
+            batches = list(self._rows.convert(part, [batch]))
         except BadRecordError:
             header, content = batch
             if isinstance(header, DamagedHeader):
                 fault = _WRONG_CHECKSUM if content else _UNSERVED
-                self._refuse(_damaged(wanted, batch, fault))
+                self._refuse(_damaged(part, batch, fault))
                 return
             try:
                 records = decode_records(content, header, MAX_DECOMPRESSED_BYTES)
             except CorruptRecord as error:
-                self._refuse(_damaged(wanted, batch, str(error)))
+                self._refuse(_damaged(part, batch, str(error)))
                 return
             for record in map(_with_int64, records):
-                if not _is_possible(record) and wanted.start <= record.offset < wanted.end:
-                    self._refuse(_impossible(wanted, record))
-            found = [self._possible(rows) for rows in self._all_rows.convert(wanted, [batch])]
-        yield from (rows for rows in found if rows.num_rows)
+                if not _is_possible(record) and part.start <= record.offset < part.end:
+                    self._refuse(_impossible(part, record))
+            batches = [self._possible(rows) for rows in self._all_rows.convert(part, [batch])]
+        yield from (rows for rows in batches if rows.num_rows)
 
     def _possible(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that have a timestamp, in the schema of the table."""
@@ -100,13 +102,13 @@ class Sieve:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _impossible(wanted: OffsetRange, record: Record) -> Refused:
+def _impossible(part: OffsetRange, record: Record) -> Refused:
     builder = BatchBuilder()
     builder.append(record.timestamp, record.key, record.value, record.headers)
     raw = bytes(builder.build(base_offset=record.offset))
     reason = f"{BAD_TIMESTAMP}{record.timestamp} (milliseconds) is not within the years 1 to 9999"
     at = record.offset
-    return Refused(wanted.topic, wanted.partition, at, at, reason, raw, is_damaged=False)
+    return Refused(part.topic, part.partition, at, at, reason, raw, is_damaged=False)
 
 
 def _noted(batches: Iterator[Batch], noted: deque[Batch]) -> Iterator[Batch]:
@@ -131,15 +133,13 @@ def _is_possible(record: Record) -> bool:
     return TIMESTAMP_MIN_MS <= record.timestamp <= TIMESTAMP_MAX_MS
 
 
-def _damaged(wanted: OffsetRange, batch: Batch, fault: str) -> Refused:
+def _damaged(part: OffsetRange, batch: Batch, fault: str) -> Refused:
     """Return the part of a batch within the range: another task may have the rest of its range."""
     header, content = batch
-    first = max(header.base_offset, wanted.start)
-    last = min(header.last_offset, wanted.end - 1)
+    first = max(header.base_offset, part.start)
+    last = min(header.last_offset, part.end - 1)
     reason = (
         f"the batch of the offsets {header.base_offset} to {header.last_offset} cannot be read: "
         f"{fault}"
     )
-    return Refused(
-        wanted.topic, wanted.partition, first, last, reason, bytes(content), is_damaged=True
-    )
+    return Refused(part.topic, part.partition, first, last, reason, bytes(content), is_damaged=True)

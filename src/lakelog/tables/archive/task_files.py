@@ -59,7 +59,7 @@ class RowFiles:
             file.add(part)
             self._bytes += part.nbytes
         while self._bytes >= _BYTES_MAX:
-            self._flush(max(self._files.values(), key=lambda each: each.waiting))
+            self._flush(max(self._files.values(), key=lambda file: file.waiting))
 
     def end_range(self) -> None:
         """End the row groups, so that each has rows of one partition of the topic."""
@@ -184,12 +184,12 @@ class LetterFile:
     def _flush(self) -> None:
         assert self._writer is not None
         columns = {
-            "topic": [each.topic for each in self._group],
-            "partition": [each.partition for each in self._group],
-            "offset": [each.offset for each in self._group],
-            "offsetLast": [each.offset_last for each in self._group],
-            "reason": [each.reason for each in self._group],
-            "raw": [each.raw for each in self._group],
+            "topic": [letter.topic for letter in self._group],
+            "partition": [letter.partition for letter in self._group],
+            "offset": [letter.offset for letter in self._group],
+            "offsetLast": [letter.offset_last for letter in self._group],
+            "reason": [letter.reason for letter in self._group],
+            "raw": [letter.raw for letter in self._group],
         }
         self._writer.write_table(pa.table(columns, LETTER_SCHEMA))
         self._group, self._size = [], 0

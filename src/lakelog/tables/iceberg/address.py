@@ -65,11 +65,11 @@ class TableAddress:
                 f"the table {name} was dropped while the job was running: start it again to "
                 "archive into a new table"
             ) from error
-        found = str(table.metadata.table_uuid)
-        if self.uuid and found != self.uuid:
+        actual = str(table.metadata.table_uuid)
+        if self.uuid and actual != self.uuid:
             raise TableReplacedError(
                 f"the table {name} was dropped and created again while the job was running (its "
-                f"UUID is {found}, not {self.uuid}): start the job again to archive into the new "
+                f"UUID is {actual}, not {self.uuid}): start the job again to archive into the new "
                 "table from where that one ends"
             )
         return table

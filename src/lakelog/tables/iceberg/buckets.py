@@ -45,8 +45,8 @@ def buckets_of(table: Table) -> int | None:
 
 def bucket_numbers(keys: pa.Array, buckets: int) -> pa.Array:
     """Return the bucket of each key."""
-    found: pa.Array = BucketTransform(buckets).pyarrow_transform(BinaryType())(keys)
-    return found
+    numbers: pa.Array = BucketTransform(buckets).pyarrow_transform(BinaryType())(keys)
+    return numbers
 
 
 def by_bucket(rows: pa.Table, buckets: int) -> Iterator[tuple[int, pa.Table]]:

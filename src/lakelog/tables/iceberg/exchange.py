@@ -53,13 +53,13 @@ def exchange(
                 return True
             live = {task.file.file_path: task for task in table.scan().plan_files()}
             # A delete file that was added since would be lost, and its rows would return.
-            if any(_deletes(live.get(each.file.file_path)) != _deletes(each) for each in old):
+            if any(_deletes(live.get(task.file.file_path)) != _deletes(task) for task in old):
                 return False
             properties = entry(table)
             if properties is None:
                 return False
             try:
-                _replace(table, [live[each.file.file_path] for each in old], make, properties, mark)
+                _replace(table, [live[task.file.file_path] for task in old], make, properties, mark)
             except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
                 # An earlier attempt may still succeed, so the new files must stay then.
                 if not is_unknown:
@@ -86,10 +86,10 @@ def _replace(
     with table.transaction() as transaction:
         update = transaction.update_snapshot(snapshot_properties={**properties, **mark})
         with update.overwrite() as overwrite:
-            for each in old:
-                overwrite.delete_data_file(each.file)
-            for found in make(table):
-                overwrite.append_data_file(found)
+            for task in old:
+                overwrite.delete_data_file(task.file)
+            for data_file in make(table):
+                overwrite.append_data_file(data_file)
         transaction.set_properties(dict(properties))
 
 
@@ -103,7 +103,7 @@ def note_replaced(table: Table, catalog: Mapping[str, str], paths: Sequence[str]
 
 def _deletes(task: FileScanTask | None) -> list[str] | None:
     """Return the delete files of a data file; `None` if the file is not in the table."""
-    return None if task is None else sorted(each.file_path for each in task.delete_files)
+    return None if task is None else sorted(file.file_path for file in task.delete_files)
 
 
 def _has_committed(table: Table, mark: Mapping[str, str]) -> bool:

@@ -97,15 +97,15 @@ def expirable(table: Table, policy: Policy, now_ms: int) -> list[Snapshot]:
     for name, reference in table.metadata.refs.items():
         if reference.snapshot_ref_type is SnapshotRefType.BRANCH and name != "main":
             kept |= _of_branch(table, reference, now_ms)
-    newest = sorted(table.metadata.snapshots, key=lambda each: -each.timestamp_ms)
-    main = [each for each in newest if each.snapshot_id not in kept or _is_head(table, each)]
+    newest = sorted(table.metadata.snapshots, key=lambda s: -s.timestamp_ms)
+    main = [s for s in newest if s.snapshot_id not in kept or _is_head(table, s)]
     limit = None if own.max_age_ms is None else now_ms - own.max_age_ms
-    for number, each in enumerate(main):
-        is_young = limit is not None and each.timestamp_ms >= limit
+    for number, snapshot in enumerate(main):
+        is_young = limit is not None and snapshot.timestamp_ms >= limit
         if number < own.kept or is_young:
-            kept.add(each.snapshot_id)
-    expired = [each for each in table.metadata.snapshots if each.snapshot_id not in kept]
-    return sorted(expired, key=lambda each: each.timestamp_ms)
+            kept.add(snapshot.snapshot_id)
+    expired = [s for s in table.metadata.snapshots if s.snapshot_id not in kept]
+    return sorted(expired, key=lambda s: s.timestamp_ms)
 
 
 def _is_head(table: Table, snapshot: Snapshot) -> bool:
@@ -131,4 +131,4 @@ def _of_branch(table: Table, branch: SnapshotRef, now_ms: int) -> set[int]:
 def _unnamed(table: Table) -> list[Snapshot]:
     # Tags and branches keep their snapshots (Iceberg spec, "Snapshot Retention Policy").
     named = {reference.snapshot_id for reference in table.metadata.refs.values()}
-    return [each for each in table.metadata.snapshots if each.snapshot_id not in named]
+    return [s for s in table.metadata.snapshots if s.snapshot_id not in named]

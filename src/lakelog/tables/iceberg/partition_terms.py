@@ -20,7 +20,7 @@ IDENTITY = "identity"
 TIMES = ("year", "month", "day", "hour")
 COLUMNS = ("partition", "timestampType", "topic")
 _TERM = re.compile(r"(?:(?P<transform>\w+)\((?P<argument>\w+)\)|(?P<column>\w+))", re.ASCII)
-_EXPECTED = "a list of " + ", ".join([*COLUMNS, *(f"{each}(timestamp)" for each in TIMES)])
+_EXPECTED = "a list of " + ", ".join([*COLUMNS, *(f"{unit}(timestamp)" for unit in TIMES)])
 
 
 class PartitionTerm(NamedTuple):
@@ -48,11 +48,11 @@ def parse_terms(texts: Iterable[str]) -> tuple[PartitionTerm, ...]:
 
 
 def _parsed(text: str) -> PartitionTerm:
-    found = _TERM.fullmatch(text)
+    match = _TERM.fullmatch(text)
     term = PartitionTerm("", "")
-    if found is not None:
-        transform = found["transform"] or IDENTITY
-        term = PartitionTerm(transform, found["argument"] or found["column"])
+    if match is not None:
+        transform = match["transform"] or IDENTITY
+        term = PartitionTerm(transform, match["argument"] or match["column"])
     is_time = term.transform in TIMES and term.column == "timestamp"
     if not is_time and not (term.transform == IDENTITY and term.column in COLUMNS):
         raise ValueError(f"table.partition_by has {text!r}: expected {_EXPECTED}")

@@ -40,9 +40,9 @@ def stored_files(io: FileIO, location: str) -> Iterator[StoredFile]:
         root = Path(unquote(urlsplit(location).path))
         for path in sorted(root.rglob("*")):
             if path.is_file():
-                found = path.stat()
+                status = path.stat()
                 name = f"{location}/{path.relative_to(root)}"
-                yield StoredFile(name, found.st_size, found.st_mtime)
+                yield StoredFile(name, status.st_size, status.st_mtime)
         return
     if not isinstance(io, PyArrowFileIO):
         raise ValueError(f"files of {location} cannot be listed: PyIceberg needs PyArrow for that")
@@ -80,7 +80,7 @@ def remove_expired(table: Table, expired: Iterable[Snapshot]) -> None:
     is removed then.
     """
     # Snapshots share manifests, so an expired snapshot may name files of a kept one.
-    kept = {path for each in table.metadata.snapshots for path in _metadata_files(table, each)}
+    kept = {path for s in table.metadata.snapshots for path in _metadata_files(table, s)}
     for snapshot in expired:
         with contextlib.suppress(OSError):
             for path in _metadata_files(table, snapshot) - kept:
@@ -94,14 +94,14 @@ def referenced_files(table: Table) -> set[str]:
     Raises `OSError` if a snapshot cannot be read.
     """
     manifests = _manifests(table)
-    found = {snapshot.manifest_list for snapshot in table.metadata.snapshots}
+    paths = {snapshot.manifest_list for snapshot in table.metadata.snapshots}
     for path, manifest in manifests.items():
-        found.add(path)
-        found |= {
+        paths.add(path)
+        paths |= {
             entry.data_file.file_path
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
         }
-    return found | {each.statistics_path for each in table.metadata.statistics}
+    return paths | {statistics.statistics_path for statistics in table.metadata.statistics}
 
 
 def place_of(path: str) -> str:

@@ -178,35 +178,35 @@ def _fitting(table: Table, schema: Schema, partition_by: Sequence[PartitionTerm]
     terms. Raises `ValueError`.
     """
     name = ".".join(table.name())
-    ours, found = schema.as_struct(), table.schema().as_struct()
+    ours, theirs = schema.as_struct(), table.schema().as_struct()
     for column in ours.fields:
-        if not _is_like(found.field(column.field_id), column):
+        if not _is_like(theirs.field(column.field_id), column):
             raise ValueError(
                 f"the table {name} lacks the column {column.name!r} of an archive (id "
                 f"{column.field_id}, {column.field_type}): archive into a table of another name"
             )
     # Rows of the archive would lack a value for it.
-    if any(column.required for column in found.fields if column not in ours.fields):
+    if any(column.required for column in theirs.fields if column not in ours.fields):
         raise ValueError(
             f"the table {name} has required columns that an archive does not write: archive "
             "into a table of another name"
         )
     terms = terms_of(table)
     if partition_by and terms != tuple(partition_by):
-        wanted = ",".join(map(str, partition_by))
+        configured = ",".join(map(str, partition_by))
         raise ValueError(
             f"the table {name} is partitioned by {','.join(map(str, terms)) or 'nothing'}, but "
-            f"table.partition_by is {wanted}: it applies to new tables only. Reset the key, or "
+            f"table.partition_by is {configured}: it applies to new tables only. Reset the key, or "
             "archive into a table of another name"
         )
     return table
 
 
-def _is_like(found: NestedField | None, column: NestedField) -> bool:
+def _is_like(existing: NestedField | None, column: NestedField) -> bool:
     """Return whether the column accepts the values of an archive; it may be optional instead of
     required."""
     return (
-        found is not None
-        and (found.name, found.field_type) == (column.name, column.field_type)
-        and (column.required or found.optional)
+        existing is not None
+        and (existing.name, existing.field_type) == (column.name, column.field_type)
+        and (column.required or existing.optional)
     )

@@ -59,9 +59,9 @@ def is_remote(location: str) -> bool:
     if scheme in ("", "file"):
         return False
     if scheme not in REMOTE_SCHEMES:
-        known = ", ".join(f"{each}://" for each in REMOTE_SCHEMES)
+        schemes = ", ".join(f"{scheme}://" for scheme in REMOTE_SCHEMES)
         raise ValueError(
-            f"unsupported warehouse {location!r}: expected a folder, or a URI with one of {known}"
+            f"unsupported warehouse {location!r}: expected a folder, or a URI with one of {schemes}"
         )
     return True
 
@@ -73,18 +73,18 @@ def open_warehouse(location: str, folder: str | None = None) -> Warehouse:
     if it is missing then, if the folder cannot be written to, for a local path that a URI cannot
     have as it is, and for an unsupported scheme.
     """
-    place = warehouse_at(location, folder)
+    warehouse = warehouse_at(location, folder)
     if not is_remote(location):
-        tables = Path(unquote(urlsplit(place.location).path))
+        tables = Path(unquote(urlsplit(warehouse.location).path))
         # PyIceberg reads and writes the path of the URI, without decoding it.
-        if place.location != f"file://{tables}":
+        if warehouse.location != f"file://{tables}":
             raise ValueError(
                 f"the warehouse folder {str(tables)!r} has a space or another character that a URI "
                 "has to encode: choose a path of letters, digits and . _ - ~"
             )
         _writable(tables)
-    _writable(place.folder)
-    return place
+    _writable(warehouse.folder)
+    return warehouse
 
 
 def warehouse_at(location: str, folder: str | None = None) -> Warehouse:

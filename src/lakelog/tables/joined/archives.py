@@ -58,13 +58,13 @@ def open_archives(client: TopicClient, topics: Iterable[str]) -> dict[str, Topic
 
 def open_places(client: TopicClient, places: Mapping[str, TablePlace]) -> dict[str, TopicArchive]:
     """Load the newest version of the tables at these places. Raises as `open_archives`."""
-    found = {}
-    for topic, place in places.items():
+    archives = {}
+    for topic, table in places.items():
         topic_id = client.describe([topic])[topic].topic_id
-        archive = _open(place, topic_id)
+        archive = _open(table, topic_id)
         if archive is not None:
-            found[topic] = archive
-    return found
+            archives[topic] = archive
+    return archives
 
 
 def reload(archive_of: str, topic_id: str, address: TableAddress) -> TopicArchive:
@@ -96,22 +96,22 @@ def covered(archive: TopicArchive, key: TopicPartition, start: int, end: int) ->
     return extent is not None and extent.start <= start and end <= extent.end
 
 
-def _open(place: TablePlace, topic_id: str) -> TopicArchive | None:
+def _open(table: TablePlace, topic_id: str) -> TopicArchive | None:
     """Return the archive, or `None` if nothing has been archived yet."""
     try:
-        address = place.address
+        address = table.address
     except ValueError as error:
-        raise ArchiveUnreadableError(f"topic {place.topic!r}: {error}. {_WAY_OUT}") from error
-    has_archived = any(place.published.values())
+        raise ArchiveUnreadableError(f"topic {table.topic!r}: {error}. {_WAY_OUT}") from error
+    has_archived = any(table.published.values())
     if not has_archived and not address.exists():
         return None
-    archive = _loaded(place.topic, topic_id, address)
+    archive = _loaded(table.topic, topic_id, address)
     behind = sorted(
-        p for p, end in place.published.items() if archive.progress.ends.get(p, 0) < end
+        p for p, end in table.published.items() if archive.progress.ends.get(p, 0) < end
     )
     if behind:
         raise ArchiveUnreadableError(
-            f"the table {'.'.join(address.identifier)} lacks offsets of {place.topic}-{behind[0]} "
+            f"the table {'.'.join(address.identifier)} lacks offsets of {table.topic}-{behind[0]} "
             "that were archived: it was replaced or rolled back, or the topic's keys table.* name "
             f"another table. {_WAY_OUT}"
         )

@@ -22,16 +22,16 @@ from lakelog.tables.topic.ranges import OffsetRange
 _SCHEMA = pa.schema([pa.field("timestamp", pa.timestamp("us", "UTC"))])
 
 
-def first_at(archive: TopicArchive, wanted: OffsetRange, timestamp_ms: int) -> int | None:
+def first_at(archive: TopicArchive, offset_range: OffsetRange, timestamp_ms: int) -> int | None:
     """Return the first offset of the range at or after a time, milliseconds since the epoch.
 
     Only files whose bounds allow such a record are read, in order, up to the first
     match. Raises as `files_of` and `ArchivedRows.read`.
     """
-    files = files_of(archive, [wanted], Times(first_us=timestamp_ms * 1000))
+    files = files_of(archive, [offset_range], Times(first_us=timestamp_ms * 1000))
     rows = ArchivedRows(_SCHEMA, archive.address.catalog, null_timestamps=True, way_on="")
     at = pa.scalar(timestamp_ms * 1000, pa.int64()).cast(_SCHEMA.field(0).type)
-    for batch in rows.read(wanted, files):
+    for batch in rows.read(offset_range, files):
         later = pc.fill_null(pc.greater_equal(batch.column(1), at), False)
         matches = batch.column(0).filter(later)
         if len(matches):
@@ -45,25 +45,25 @@ _UNKNOWN_EPOCH = -1
 class JoinedClient(TopicClient):
     """`TopicClient` whose `places` include archived offsets. Arguments as there."""
 
-    def places(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+    def places(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
         """Return the first offset at or after each time, in the table or in the log.
 
         Raises as `TopicClient.places`, and `ArchiveUnreadableError`.
         """
-        found = super().places(wanted)
-        early = {key: time for key, time in wanted.items() if time >= 0 or time == EARLIEST}
+        offsets = super().places(timestamps)
+        early = {key: time for key, time in timestamps.items() if time >= 0 or time == EARLIEST}
         if not early:
-            return found
+            return offsets
         archives = open_archives(self, {topic for topic, _ in early})
         if not archives:
-            return found
+            return offsets
         keys = [key for key in early if key[0] in archives]
         starts = super().places(dict.fromkeys(keys, EARLIEST))
         for key in keys:
             before = _first(archives[key[0]], key, early[key], starts[key].offset)
             if before is not None:
-                found[key] = OffsetAt(before, -1, _UNKNOWN_EPOCH)
-        return found
+                offsets[key] = OffsetAt(before, -1, _UNKNOWN_EPOCH)
+        return offsets
 
     def archives(self, ranges: Iterable[OffsetRange]) -> dict[str, TopicArchive]:
         """Return the newest version of the tables of the ranges' topics.
@@ -73,17 +73,17 @@ class JoinedClient(TopicClient):
         `ArchiveUnreadableError`.
         """
         parts = list(ranges)
-        found = open_archives(self, {each.topic for each in parts})
-        if self.is_read_committed or not found:
-            return found
-        old = [each for each in parts if each.topic in found]
+        archives = open_archives(self, {part.topic for part in parts})
+        if self.is_read_committed or not archives:
+            return archives
+        old = [part for part in parts if part.topic in archives]
         starts = super().places(dict.fromkeys(((e.topic, e.partition) for e in old), EARLIEST))
-        for each in old:
-            extent = found[each.topic].extent(each.partition)
-            start = starts[each.topic, each.partition].offset
-            if extent is not None and each.start < min(start, extent.end):
+        for part in old:
+            extent = archives[part.topic].extent(part.partition)
+            start = starts[part.topic, part.partition].offset
+            if extent is not None and part.start < min(start, extent.end):
                 raise OptionError(
-                    f"{each}: the log begins at offset {start}; the records before are in the "
+                    f"{part}: the log begins at offset {start}; the records before are in the "
                     "topic's table, which has committed records only. Remove the option "
                     "kafka.isolation.level=read_uncommitted, or begin at the start of the log"
                 )
@@ -97,5 +97,5 @@ def _first(archive: TopicArchive, key: TopicPartition, time: int, log_start: int
         return None
     if time == EARLIEST:
         return extent.start
-    wanted = OffsetRange(*key, extent.start, min(extent.end, log_start), archive.topic_id)
-    return first_at(archive, wanted, time)
+    offset_range = OffsetRange(*key, extent.start, min(extent.end, log_start), archive.topic_id)
+    return first_at(archive, offset_range, time)

@@ -42,12 +42,12 @@ class ArchivedFile:
     offsets: tuple[int, int]
     deletes: tuple[str, ...]
 
-    def may_hold(self, wanted: OffsetRange) -> bool:
+    def may_hold(self, offset_range: OffsetRange) -> bool:
         """Return whether the file may have rows of the range."""
         return (
-            self.partitions[0] <= wanted.partition <= self.partitions[1]
-            and self.offsets[0] < wanted.end
-            and self.offsets[1] >= wanted.start
+            self.partitions[0] <= offset_range.partition <= self.partitions[1]
+            and self.offsets[0] < offset_range.end
+            and self.offsets[1] >= offset_range.start
         )
 
 
@@ -59,12 +59,12 @@ def files_of(
     Files are in the order of their least offsets. Raises `ArchiveUnreadableError` if manifests
     cannot be read.
     """
-    wanted = list(ranges)
-    if not wanted or archive.table.current_snapshot() is None:
+    parts = list(ranges)
+    if not parts or archive.table.current_snapshot() is None:
         return []
     from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
 
-    first, last = min(each.start for each in wanted), max(each.end for each in wanted)
+    first, last = min(part.start for part in parts), max(part.end for part in parts)
     rows = And(GreaterThanOrEqual("offset", first), LessThan("offset", last), *_during(times))
     try:
         # The snapshot of the loaded metadata: later commits do not change the plan.
@@ -73,10 +73,10 @@ def files_of(
         raise ArchiveUnreadableError(
             f"a manifest of the table of {archive.topic!r} cannot be read: {error}"
         ) from error
-    found = [archived_file(task) for task in tasks]
+    files = [archived_file(task) for task in tasks]
     return sorted(
-        (each for each in found if any(each.may_hold(part) for part in wanted)),
-        key=lambda each: (each.offsets, each.path),
+        (file for file in files if any(file.may_hold(part) for part in parts)),
+        key=lambda file: (file.offsets, file.path),
     )
 
 
@@ -102,7 +102,7 @@ def archived_file(task: FileScanTask) -> ArchivedFile:
         file.file_size_in_bytes,
         _bounds(task, PARTITION_ID),
         _bounds(task, OFFSET_ID),
-        tuple(sorted(each.file_path for each in task.delete_files)),
+        tuple(sorted(delete_file.file_path for delete_file in task.delete_files)),
     )
 
 
@@ -123,7 +123,7 @@ def groups_by_offsets(files: Sequence[ArchivedFile]) -> list[list[ArchivedFile]]
     """Return the files in groups whose offsets overlap only within a group."""
     groups: list[list[ArchivedFile]] = []
     reached = -1
-    for file in sorted(files, key=lambda each: each.offsets):
+    for file in sorted(files, key=lambda item: item.offsets):
         if groups and file.offsets[0] <= reached:
             groups[-1].append(file)
         else:

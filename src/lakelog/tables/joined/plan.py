@@ -41,21 +41,21 @@ def plan_ranges(
     """
     planned: list[PlannedRange] = []
     by_topic: dict[str, list[OffsetRange]] = {}
-    for each in ranges:
-        by_topic.setdefault(each.topic, []).append(each)
-    for topic, wanted in by_topic.items():
+    for part in ranges:
+        by_topic.setdefault(part.topic, []).append(part)
+    for topic, parts in by_topic.items():
         archive = archives.get(topic)
         if archive is None:
-            planned += [PlannedRange(each) for each in wanted]
+            planned += [PlannedRange(part) for part in parts]
             continue
-        old, new = split(wanted, archive)
+        old, new = split(parts, archive)
         files = files_of(archive, old, times)
-        for each in old:
-            planned += _pieces(each, archive, [file for file in files if file.may_hold(each)])
-        planned += [PlannedRange(each, archive.address) for each in new]
-    before = sum(each.size for wanted in by_topic.values() for each in wanted)
-    assert sum(each.offsets.size for each in planned) == before, "each offset is planned once"
-    return sorted(planned, key=lambda each: (each.offsets.topic, each.offsets.partition))
+        for part in old:
+            planned += _pieces(part, archive, [file for file in files if file.may_hold(part)])
+        planned += [PlannedRange(part, archive.address) for part in new]
+    before = sum(part.size for parts in by_topic.values() for part in parts)
+    assert sum(piece.offsets.size for piece in planned) == before, "each offset is planned once"
+    return sorted(planned, key=lambda piece: (piece.offsets.topic, piece.offsets.partition))
 
 
 def split(
@@ -67,13 +67,13 @@ def split(
     """
     old: list[OffsetRange] = []
     new: list[OffsetRange] = []
-    for each in ranges:
-        extent = archive.extent(each.partition)
-        first = each.end if extent is None else min(max(each.start, extent.start), each.end)
-        last = each.end if extent is None else min(max(extent.end, first), each.end)
-        new += _part(each, each.start, first)
-        old += _part(each, first, last)
-        new += _part(each, last, each.end)
+    for part in ranges:
+        extent = archive.extent(part.partition)
+        first = part.end if extent is None else min(max(part.start, extent.start), part.end)
+        last = part.end if extent is None else min(max(extent.end, first), part.end)
+        new += _part(part, part.start, first)
+        old += _part(part, first, last)
+        new += _part(part, last, part.end)
     return old, new
 
 

@@ -44,17 +44,17 @@ class JoinedReading:
     finds_tables: bool = False
     _trimmed: list[tuple[OffsetRange, DataLossError]] = field(default_factory=list)
 
-    def read(self, wanted: PlannedRange) -> Iterator[pa.RecordBatch]:
+    def read(self, planned: PlannedRange) -> Iterator[pa.RecordBatch]:
         """Yield the records of the range in the order of their offsets.
 
         Raises `ArchiveUnreadableError`, `DataLossError` as `on_loss` decides, `BadRecordError` and
         `KafkaError`.
         """
-        if wanted.archived:
-            assert wanted.address is not None
-            yield from self._from_table(wanted.offsets, wanted.address, wanted.files)
+        if planned.archived:
+            assert planned.address is not None
+            yield from self._from_table(planned.offsets, planned.address, planned.files)
         else:
-            yield from self._from_log(wanted)
+            yield from self._from_log(planned)
 
     def _from_table(
         self, left: OffsetRange, address: TableAddress, files: Sequence[ArchivedFile]
@@ -63,13 +63,13 @@ class JoinedReading:
         archived = replace(self.archived, catalog=address.catalog)
         yield from read_archived(archived, left, address, files)
 
-    def _from_log(self, wanted: PlannedRange) -> Iterator[pa.RecordBatch]:
+    def _from_log(self, planned: PlannedRange) -> Iterator[pa.RecordBatch]:
         with self.open_client() as client:
-            reading = Reading(client, wanted.offsets, self._note_loss)
+            reading = Reading(client, planned.offsets, self._note_loss)
             while True:
                 has_more = reading.find_remaining()
                 for lost, error in self._drain():
-                    yield from self._trimmed_rows(lost, error, wanted.address)
+                    yield from self._trimmed_rows(lost, error, planned.address)
                 if not has_more:
                     return
                 yield from self.rows.convert(reading.remaining, reading.batches())
@@ -81,8 +81,8 @@ class JoinedReading:
             self.on_loss(lost, error)
 
     def _drain(self) -> list[tuple[OffsetRange, DataLossError]]:
-        found, self._trimmed = self._trimmed, []
-        return found
+        trimmed, self._trimmed = self._trimmed, []
+        return trimmed
 
     def _trimmed_rows(
         self, lost: OffsetRange, error: DataLossError, address: TableAddress | None
@@ -106,9 +106,9 @@ class JoinedReading:
         if not self.finds_tables:
             return None
         with self.open_client() as client:
-            found = open_archives(client, [lost.topic]).get(lost.topic)
-        is_same = found is not None and lost.topic_id in ("", found.topic_id)
-        return found if is_same else None
+            archive = open_archives(client, [lost.topic]).get(lost.topic)
+        is_same = archive is not None and lost.topic_id in ("", archive.topic_id)
+        return archive if is_same else None
 
 
 def read_archived(

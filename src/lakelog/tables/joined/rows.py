@@ -135,7 +135,9 @@ class ArchivedRows:
     null_timestamps: bool
     way_on: str
 
-    def read(self, wanted: OffsetRange, files: Sequence[ArchivedFile]) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, offset_range: OffsetRange, files: Sequence[ArchivedFile]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range in the order of their offsets, with the column `offset`.
 
         The column comes first, for the caller, which removes it. The row groups that overlap at one
@@ -143,13 +145,13 @@ class ArchivedRows:
         that another program rewrote unsorted. Raises `FileNotFoundError` if a file was removed, and
         `BadRecordError`.
         """
-        for group in groups_by_offsets([each for each in files if each.may_hold(wanted)]):
-            pieces = [piece for file in group for piece in self._pieces(wanted, file)]
-            pieces.sort(key=lambda each: each.offsets)
-            starts = (RowGroup(each.offsets[0], self._rows(wanted, each)) for each in pieces)
+        for group in groups_by_offsets([file for file in files if file.may_hold(offset_range)]):
+            pieces = [piece for file in group for piece in self._pieces(offset_range, file)]
+            pieces.sort(key=lambda p: p.offsets)
+            starts = (RowGroup(p.offsets[0], self._rows(offset_range, p)) for p in pieces)
             yield from in_order(starts)
 
-    def _pieces(self, wanted: OffsetRange, file: ArchivedFile) -> list[_Piece]:
+    def _pieces(self, part: OffsetRange, file: ArchivedFile) -> list[_Piece]:
         """Return the row groups of a file that may have rows of the range."""
         import pyarrow.parquet as pq  # each process of a query imports this module, few read files
 
@@ -158,29 +160,29 @@ class ArchivedRows:
         with open_input(file.path, self.catalog) as source, pq.ParquetFile(source) as parquet:
             metadata, names = parquet.metadata, _names(parquet.schema_arrow)
         deleted = self._deleted(file)
-        found, position = [], 0
+        pieces, position = [], 0
         for number in range(metadata.num_row_groups):
             partitions = _bounds(metadata, number, names["partition"])
             offsets = _bounds(metadata, number, names["offset"])
             if (
-                partitions[0] <= wanted.partition <= partitions[1]
-                and offsets[0] < wanted.end
-                and offsets[1] >= wanted.start
+                partitions[0] <= part.partition <= partitions[1]
+                and offsets[0] < part.end
+                and offsets[1] >= part.start
             ):
-                place = file.path, metadata, number
-                found.append(_Piece(*place, names, offsets, position, deleted))
+                row_group = file.path, metadata, number
+                pieces.append(_Piece(*row_group, names, offsets, position, deleted))
             position += metadata.row_group(number).num_rows
-        return found
+        return pieces
 
-    def _rows(self, wanted: OffsetRange, piece: _Piece) -> Iterator[pa.RecordBatch]:
+    def _rows(self, part: OffsetRange, piece: _Piece) -> Iterator[pa.RecordBatch]:
         names, position = piece.names, piece.position
         asked = {"partition", "offset", *self.schema.names} & names.keys()
-        columns = [names[each] for each in asked]
+        columns = [names[name] for name in asked]
         for batch in self._batches(piece, columns):
             offsets = batch.column(names["offset"])
             mask = pc.and_(
-                pc.equal(batch.column(names["partition"]), wanted.partition),
-                pc.and_(pc.greater_equal(offsets, wanted.start), pc.less(offsets, wanted.end)),
+                pc.equal(batch.column(names["partition"]), part.partition),
+                pc.and_(pc.greater_equal(offsets, part.start), pc.less(offsets, part.end)),
             )
             if piece.deleted is not None:
                 positions = pa.array(range(position, position + batch.num_rows), pa.int64())
@@ -188,7 +190,7 @@ class ArchivedRows:
             position += batch.num_rows
             kept = batch.filter(mask)
             if kept.num_rows:
-                yield self._complete(wanted, kept, names)
+                yield self._complete(part, kept, names)
 
     def _batches(self, piece: _Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
@@ -201,17 +203,17 @@ class ArchivedRows:
             yield from parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns)
 
     def _complete(
-        self, wanted: OffsetRange, batch: pa.RecordBatch, names: Mapping[str, str]
+        self, part: OffsetRange, batch: pa.RecordBatch, names: Mapping[str, str]
     ) -> pa.RecordBatch:
         def column(field: pa.Field) -> pa.Array:
             if field.name == "topic":
-                return pa.repeat(pa.scalar(wanted.topic, field.type), batch.num_rows)
+                return pa.repeat(pa.scalar(part.topic, field.type), batch.num_rows)
             if field.name not in names:
                 return pa.nulls(batch.num_rows, field.type)
-            found = batch.column(names[field.name])
+            values = batch.column(names[field.name])
             if field.name == DATA:
-                _check_names(found.type, field.type)
-            return found.cast(field.type)
+                _check_names(values.type, field.type)
+            return values.cast(field.type)
 
         offsets = batch.column(names["offset"]).cast(pa.int64())
         arrays = [column(field) for field in self.schema]
@@ -220,7 +222,7 @@ class ArchivedRows:
             if times.null_count:
                 at = offsets.filter(pc.is_null(times))[0].as_py()
                 raise BadRecordError(
-                    f"{wanted.topic}-{wanted.partition}@{at}: the timestamp is not within the "
+                    f"{part.topic}-{part.partition}@{at}: the timestamp is not within the "
                     f"years 1 to 9999. {self.way_on}"
                 )
         schema = self.schema.insert(0, pa.field(POSITION, pa.int64(), nullable=False))
@@ -230,14 +232,14 @@ class ArchivedRows:
         """Return the positions that delete files name for a data file (Iceberg spec, v2)."""
         import pyarrow.parquet as pq
 
-        found: list[Any] = []
+        columns: list[Any] = []
         for path in file.deletes:
             with open_input(path, self.catalog) as source:
                 rows = pq.read_table(source, columns=["file_path", "pos"])
-            found.append(rows.filter(pc.equal(rows.column(0), file.path)).column(1))
-        if not found:
+            columns.append(rows.filter(pc.equal(rows.column(0), file.path)).column(1))
+        if not columns:
             return None
-        chunks = [chunk for column in found for chunk in column.chunks]
+        chunks = [chunk for column in columns for chunk in column.chunks]
         return pa.chunked_array(chunks, pa.int64()).combine_chunks()
 
 
@@ -254,14 +256,14 @@ def _names(schema: pa.Schema) -> dict[str, str]:
     }
     names = {name: by_id.get(number, name) for name, number in _IDS.items()}
     present = set(schema.names)
-    found = {name: there for name, there in names.items() if there in present}
-    return {**{name: name for name in schema.names if name in _BY_NAME}, **found}
+    mapped = {name: there for name, there in names.items() if there in present}
+    return {**{name: name for name in schema.names if name in _BY_NAME}, **mapped}
 
 
-def _check_names(found: pa.DataType, wanted: pa.DataType) -> None:
+def _check_names(stored: pa.DataType, expected: pa.DataType) -> None:
     """Check that a cast by name is one by id. Raises `ValueError` for renamed fields."""
-    ids = _paths_by_id(wanted)
-    for number, path in _paths_by_id(found).items():
+    ids = _paths_by_id(expected)
+    for number, path in _paths_by_id(stored).items():
         if ids.get(number, path) != path:
             raise ValueError(
                 f"another program has renamed the field {path!r} of the column {DATA!r} to "
@@ -277,14 +279,14 @@ def _paths_by_id(type_: pa.DataType, path: str = "") -> dict[int, str]:
         fields = [type_.value_field]
     elif pa.types.is_map(type_):
         fields = [type_.item_field]
-    found = {}
-    for each in fields:
+    paths = {}
+    for field in fields:
         # Parquet's name for the elements of a list or map differs between writers.
-        name = f"{path}.{each.name}" if pa.types.is_struct(type_) else f"{path}[]"
-        if each.metadata and _FIELD_ID in each.metadata:
-            found[int(each.metadata[_FIELD_ID])] = name.removeprefix(".")
-        found |= _paths_by_id(each.type, name)
-    return found
+        name = f"{path}.{field.name}" if pa.types.is_struct(type_) else f"{path}[]"
+        if field.metadata and _FIELD_ID in field.metadata:
+            paths[int(field.metadata[_FIELD_ID])] = name.removeprefix(".")
+        paths |= _paths_by_id(field.type, name)
+    return paths
 
 
 def _bounds(metadata: pq.FileMetaData, number: int, name: str) -> tuple[int, int]:
@@ -293,7 +295,7 @@ def _bounds(metadata: pq.FileMetaData, number: int, name: str) -> tuple[int, int
     for index in range(group.num_columns):
         column = group.column(index)
         if column.path_in_schema == name:
-            found = column.statistics
-            if found is not None and found.has_min_max:
-                return found.min, found.max
+            statistics = column.statistics
+            if statistics is not None and statistics.has_min_max:
+                return statistics.min, statistics.max
     return ALL_NUMBERS

@@ -50,7 +50,7 @@ def latest_overview(archive: TopicArchive, table: Table) -> LatestOverview:
         size=sum(file.file_size_in_bytes for file in files),
         buckets=buckets_of(table) or 0,
         lag=sum(
-            each.end - each.start for each in backlog(archive, progress.ends, archive.progress.ends)
+            part.end - part.start for part in backlog(archive, progress.ends, archive.progress.ends)
         ),
         null_keys=sum(progress.null_keys.values()),
     )
@@ -87,9 +87,9 @@ class LatestAudit:
         """Count wrong rows, and name the first."""
         self.wrong += rows.num_rows
         named = rows.slice(0, max(0, _NAMED_MAX - len(self.first))).select(["key", *_PLACE])
-        for each in named.to_pylist():
-            at = f"partition {each['partition']} offset {each['offset']}"
-            self.first.append(f"{each['key']!r} ({at}) {what}")
+        for row in named.to_pylist():
+            at = f"partition {row['partition']} offset {row['offset']}"
+            self.first.append(f"{row['key']!r} ({at}) {what}")
 
 
 def audit_latest(archive: TopicArchive, table: Table) -> LatestAudit:
@@ -112,22 +112,22 @@ def audit_latest(archive: TopicArchive, table: Table) -> LatestAudit:
     parts = _parts(archive, buckets)
     schema = own_schema(archive.table)
     compared = pa.schema([schema.field(name) for name in _COMPARED])
-    found = LatestAudit()
+    audit = LatestAudit()
     with Spill(parts, schema) as rows, Spill(parts, compared) as present:
         taken = take(archive, backlog(archive, {}, progress.ends), rows, _NO_LIMIT)
-        found.null_keys = sum(taken.null_keys.values())
+        audit.null_keys = sum(taken.null_keys.values())
         if taken.null_keys != dict(progress.null_keys):
-            found.wrong += 1
-            found.first.append(f"{found.null_keys} records without a key are not those counted")
-        _read_table(archive, table, compared, present, buckets, found)
+            audit.wrong += 1
+            audit.first.append(f"{audit.null_keys} records without a key are not those counted")
+        _read_table(archive, table, compared, present, buckets, audit)
         for part in sorted(rows.sizes | present.sizes):
-            _compare(last_of_partitions(rows.read(part)), present.read(part), found)
+            _compare(last_of_partitions(rows.read(part)), present.read(part), audit)
     snapshot = table.current_snapshot()
     total = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
-    if int(total or 0) != found.rows:
-        found.wrong += 1
-        found.first.append(f"{found.rows} rows are not the {total} of the snapshot's summary")
-    return found
+    if int(total or 0) != audit.rows:
+        audit.wrong += 1
+        audit.first.append(f"{audit.rows} rows are not the {total} of the snapshot's summary")
+    return audit
 
 
 def _parts(archive: TopicArchive, buckets: int) -> int:
@@ -135,8 +135,8 @@ def _parts(archive: TopicArchive, buckets: int) -> int:
     tasks = archive.table.scan().plan_files()
     size = sum(int(task.file.file_size_in_bytes) for task in tasks)
     # Compressed files are several times smaller than their rows in memory.
-    wanted = 4 * size // _PART_BYTES // buckets + 1
-    return buckets * max(1, min(wanted, _PARTS_MAX // buckets))
+    parts = 4 * size // _PART_BYTES // buckets + 1
+    return buckets * max(1, min(parts, _PARTS_MAX // buckets))
 
 
 def _read_table(
@@ -145,7 +145,7 @@ def _read_table(
     compared: pa.Schema,
     present: Spill,
     buckets: int,
-    found: LatestAudit,
+    audit: LatestAudit,
 ) -> None:
     """Spill the rows of the table; find rows in another bucket than that of their key."""
     for task in table.scan().plan_files():
@@ -158,23 +158,23 @@ def _read_table(
         merge = BucketMerge([task.file.file_path], own_schema(table), archive.address.catalog)
         for read in merge.rows(list(_COMPARED)):
             rows = fitted(read, compared)
-            found.rows += rows.num_rows
+            audit.rows += rows.num_rows
             numbers = bucket_numbers(rows.column("key").combine_chunks(), buckets)
-            found.add(
+            audit.add(
                 "is in the file of another bucket", rows.filter(pc.not_equal(numbers, bucket))
             )
             present.add(rows)
 
 
-def _compare(rows: pa.Table, present: pa.Table, found: LatestAudit) -> None:
+def _compare(rows: pa.Table, present: pa.Table, audit: LatestAudit) -> None:
     """Compare the last rows of the partitions with the rows of the table, in one part."""
     keys = rows.select(["key"]).group_by("key").aggregate([([], "count_all")])
-    found.keys += keys.num_rows
+    audit.keys += keys.num_rows
     shared = keys.filter(pc.greater(keys.column("count_all"), 1)).column("key")
-    found.shared_keys += len(shared)
+    audit.shared_keys += len(shared)
     doubled = present.group_by("key").aggregate([([], "count_all")])
     twice = doubled.filter(pc.greater(doubled.column("count_all"), 1)).column("key")
-    found.add("is there more than once", present.filter(_is_in(present, "key", twice)))
+    audit.add("is there more than once", present.filter(_is_in(present, "key", twice)))
     live = rows.select(list(_COMPARED)).filter(pc.is_valid(rows.column("value")))
     same = present.join(live, keys=[*_PLACE], join_type="inner", right_suffix=".archived")
     equal = pc.and_(
@@ -183,11 +183,11 @@ def _compare(rows: pa.Table, present: pa.Table, found: LatestAudit) -> None:
     )
     right = same.filter(equal).select(_PLACE)
     wrong = present.join(right, keys=_PLACE, join_type="left anti")
-    found.add("is not the newest of its key in the archive", wrong)
+    audit.add("is not the newest of its key in the archive", wrong)
     gone = rows.filter(pc.is_null(rows.column("value"))).column("key")
     missing = live.filter(pc.invert(_is_in(live, "key", present.column("key"))))
     # The tombstone in another partition may have been the newer one.
-    found.add("is missing", missing.filter(pc.invert(_is_in(missing, "key", gone))))
+    audit.add("is missing", missing.filter(pc.invert(_is_in(missing, "key", gone))))
 
 
 def _is_in(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:

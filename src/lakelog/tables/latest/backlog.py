@@ -108,21 +108,21 @@ def take(
         own_schema(archive.table), archive.address.catalog, null_timestamps=True, way_on=""
     )
     taken = Taken()
-    for wanted in ranges:
+    for part in ranges:
         chunk: list[pa.RecordBatch] = []
         size = 0
-        for batch in read_archived(reader, wanted, archive.address, files_of(archive, [wanted])):
+        for batch in read_archived(reader, part, archive.address, files_of(archive, [part])):
             chunk.append(batch)
             size += batch.nbytes
             if size < _CHUNK_BYTES:
                 continue
-            _add(chunk, wanted.partition, spill, taken)
-            taken.ends[wanted.partition] = batch.column("offset")[-1].as_py() + 1
+            _add(chunk, part.partition, spill, taken)
+            taken.ends[part.partition] = batch.column("offset")[-1].as_py() + 1
             chunk, size = [], 0
             if max(spill.sizes.values(), default=0) >= bytes_max:
                 return taken
-        _add(chunk, wanted.partition, spill, taken)
-        taken.ends[wanted.partition] = wanted.end
+        _add(chunk, part.partition, spill, taken)
+        taken.ends[part.partition] = part.end
     return taken
 
 

@@ -85,22 +85,22 @@ class BucketMerge:
         """
         new = newest(rows)
         keys = new.column("key").combine_chunks()
-        known = [
+        matching = [
             part.filter(pc.is_in(part.column("key"), value_set=keys))
             for part in self.rows(list(ORDERED_BY))
         ]
         columns = new.select(list(ORDERED_BY))
-        found = pa.concat_tables([columns.slice(0, 0).cast(_narrow(self.schema)), *known])
+        current = pa.concat_tables([columns.slice(0, 0).cast(_narrow(self.schema)), *matching])
         both = pa.concat_tables(
             [
-                columns.cast(found.schema).append_column(_IS_NEW, _repeated(True, new.num_rows)),
-                found.append_column(_IS_NEW, _repeated(False, found.num_rows)),
+                columns.cast(current.schema).append_column(_IS_NEW, _repeated(True, new.num_rows)),
+                current.append_column(_IS_NEW, _repeated(False, current.num_rows)),
             ]
         )
         best = newest(both)
         won = best.filter(best.column(_IS_NEW)).column("key").combine_chunks()
         new = new.filter(pc.is_in(new.column("key"), value_set=won))
-        has_row = pc.is_in(new.column("key"), value_set=found.column("key").combine_chunks())
+        has_row = pc.is_in(new.column("key"), value_set=current.column("key").combine_chunks())
         return new.filter(pc.or_(pc.is_valid(new.column("value")), has_row))
 
     def write(self, winners: pa.Table, path: str) -> tuple[str, ...]:

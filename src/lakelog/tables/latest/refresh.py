@@ -57,7 +57,7 @@ class Refresh:
     complete rounds are committed. bucket_bytes: see `_BUCKET_BYTES`.
     """
 
-    place: LatestPlace
+    latest: LatestPlace
     notice: Callable[[str], None]
     stop: threading.Event = field(default_factory=threading.Event)
     bucket_bytes: int = _BUCKET_BYTES
@@ -97,14 +97,14 @@ class Refresh:
 
     @property
     def _name(self) -> str:
-        return ".".join(self.place.address.identifier)
+        return ".".join(self.latest.address.identifier)
 
     def _round(
         self, archive: TopicArchive, ends: Mapping[int, int], *, rebuild: bool
     ) -> Refreshed | None:
         """Commit one round; return `None` if another program changed the table meanwhile."""
-        table = open_latest(self.place, archive)
-        address = pinned(self.place, table)
+        table = open_latest(self.latest, archive)
+        address = pinned(self.latest, table)
         before = table.properties[property_name(archive.topic_id)]
         progress = self._progress(table, archive, rebuild=rebuild)
         is_new = rebuild or progress.rewinds != archive.progress.rewinds
@@ -140,14 +140,14 @@ class Refresh:
 
     def _progress(self, table: Table, archive: TopicArchive, *, rebuild: bool) -> LatestProgress:
         """Return the agreed progress. Raises `LatestTableError`."""
-        found = _uuid(archive.table)
+        uuid = _uuid(archive.table)
         if rebuild:
-            return LatestProgress(found, archive.progress.rewinds)
+            return LatestProgress(uuid, archive.progress.rewinds)
         progress = agreed(table, archive.topic_id)
-        if progress.archive != found:
+        if progress.archive != uuid:
             raise LatestTableError(
                 f"the table {self._name} has rows of an archive that was dropped (its UUID was "
-                f"{progress.archive}, now it is {found}). They may be the last copy: lakelog table "
+                f"{progress.archive}, now it is {uuid}). They may be the last copy: lakelog table "
                 f"refresh {archive.topic} --rebuild replaces them"
             )
         if progress.rewinds != archive.progress.rewinds:
@@ -232,15 +232,15 @@ def _check_replaced(
 
 def _by_bucket(table: Table, tasks: Iterable[FileScanTask]) -> dict[int, list[FileScanTask]]:
     """Return the files of each bucket. Raises `LatestTableError` for files of other programs."""
-    found: dict[int, list[FileScanTask]] = {}
+    bucket_tasks: dict[int, list[FileScanTask]] = {}
     for task in tasks:
         if task.delete_files or task.file.spec_id != table.spec().spec_id:
             raise LatestTableError(
                 f"another program has deleted rows of the table {'.'.join(table.name())}, or "
                 "changed its partitions: rebuild it with lakelog table refresh TOPIC --rebuild"
             )
-        found.setdefault(task.file.partition[0], []).append(task)
-    return found
+        bucket_tasks.setdefault(task.file.partition[0], []).append(task)
+    return bucket_tasks
 
 
 def _advanced(progress: LatestProgress, taken: Taken) -> LatestProgress:

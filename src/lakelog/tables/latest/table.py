@@ -28,23 +28,23 @@ from lakelog.tables.typed.columns import foreign_columns
 _ATTEMPTS_MAX = 8
 
 
-def open_latest(place: LatestPlace, archive: TopicArchive) -> Table:
+def open_latest(latest: LatestPlace, archive: TopicArchive) -> Table:
     """Return the table of newest records, created if it is missing.
 
     Raises `LatestTableError` if a table of this name is of another topic or another program, and
     as `create_table`.
     """
-    found = find_table(place.address)
-    if found is None:
+    table = find_table(latest.address)
+    if table is None:
         uuid = str(archive.table.metadata.table_uuid)
         progress = LatestProgress(uuid, archive.progress.rewinds)
         properties = {property_name(archive.topic_id): progress.to_text()}
         try:
-            found = create_table(place.address, SCHEMA, bucket_spec(place.buckets), properties)
+            table = create_table(latest.address, SCHEMA, bucket_spec(latest.buckets), properties)
         except TableAlreadyExistsError:  # another job has created it since
-            found = place.address.load()
-    _check(found, archive.topic_id)
-    return found
+            table = latest.address.load()
+    _check(table, archive.topic_id)
+    return table
 
 
 def find_table(address: TableAddress) -> Table | None:
@@ -66,11 +66,11 @@ def own_latest(client: TopicClient, archive: TopicArchive) -> TableAddress | Non
 
     Raises `KafkaError`.
     """
-    place = find_latest(client, archive.topic, archive.address)
-    table = None if place is None else find_table(place.address)
-    if place is None or table is None or not is_latest_of(table, archive.topic_id):
+    latest = find_latest(client, archive.topic, archive.address)
+    table = None if latest is None else find_table(latest.address)
+    if latest is None or table is None or not is_latest_of(table, archive.topic_id):
         return None
-    return place.address
+    return latest.address
 
 
 def agreed(table: Table, topic_id: str) -> LatestProgress:
@@ -98,7 +98,7 @@ def align(address: TableAddress, archive: Table) -> Table:
     other programs change the table during all 8 attempts.
     """
     others = foreign_columns(archive)
-    columns = [each for each in archive.schema().fields if each.name not in others]
+    columns = [field for field in archive.schema().fields if field.name not in others]
     for _ in range(_ATTEMPTS_MAX):
         table = load_for_commit(address)
         extra = foreign_columns(table)
@@ -140,6 +140,6 @@ def _recorded(table: Table, topic_id: str) -> LatestProgress | None:
     return None
 
 
-def pinned(place: LatestPlace, table: Table) -> TableAddress:
+def pinned(latest: LatestPlace, table: Table) -> TableAddress:
     """Return the address of this table, with its UUID."""
-    return replace(place.address, uuid=str(table.metadata.table_uuid))
+    return replace(latest.address, uuid=str(table.metadata.table_uuid))

@@ -68,15 +68,15 @@ def plain(avro: AvroType, value: Any) -> Any:
     if value is None:
         return None
     if avro.kind == "union":
-        name, branch, found = _branch(avro, value)
-        inner = plain(branch, found)
+        name, branch, content = _branch(avro, value)
+        inner = plain(branch, content)
         return inner if len(branches(avro)) == 1 else {name: inner}
     if avro.kind == "record":
-        return {name: plain(each, value[name]) for name, each in avro.fields}
+        return {name: plain(field, value[name]) for name, field in avro.fields}
     if avro.kind == "array":
-        return [plain(avro.parts[0], each) for each in value]
+        return [plain(avro.parts[0], item) for item in value]
     if avro.kind == "map":
-        return {key: plain(avro.parts[0], each) for key, each in value.items()}
+        return {key: plain(avro.parts[0], item) for key, item in value.items()}
     return _plain_scalar(avro, value)
 
 
@@ -108,22 +108,22 @@ def _rescue(avro: AvroType) -> Fit:
 
 def _fit_scalar(avro: AvroType, convert: Convert) -> Fit:
     def fit(value: Any, path: str, rescued: Rescued) -> Any:
-        found = None if value is None else convert(value)
-        if found is None and value is not None:
+        converted = None if value is None else convert(value)
+        if converted is None and value is not None:
             rescued[path] = plain(avro, value)
-        return found
+        return converted
 
     return fit
 
 
 def _fit_record(avro: AvroType, type_: pa.StructType) -> Fit:
-    types = {each.name: each.type for each in type_}
-    fits = [(name, step(name), fit_avro(each, types.get(name))) for name, each in avro.fields]
+    types = {field.name: field.type for field in type_}
+    fits = [(name, step(name), fit_avro(field, types.get(name))) for name, field in avro.fields]
 
     def fit(value: Any, path: str, rescued: Rescued) -> Any:
         if value is None:
             return None
-        return {name: each(value[name], path + part, rescued) for name, part, each in fits}
+        return {name: fitter(value[name], path + part, rescued) for name, part, fitter in fits}
 
     return fit
 
@@ -134,7 +134,7 @@ def _fit_array(avro: AvroType, type_: pa.LargeListType) -> Fit:
     def fit(value: Any, path: str, rescued: Rescued) -> Any:
         if value is None:
             return None
-        return [item(each, f"{path}[{at}]", rescued) for at, each in enumerate(value)]
+        return [item(element, f"{path}[{at}]", rescued) for at, element in enumerate(value)]
 
     return fit
 
@@ -145,22 +145,22 @@ def _fit_map(avro: AvroType, type_: pa.MapType) -> Fit:
     def fit(value: Any, path: str, rescued: Rescued) -> Any:
         if value is None:
             return None
-        return [(key, item(each, path + step(key), rescued)) for key, each in value.items()]
+        return [(key, item(element, path + step(key), rescued)) for key, element in value.items()]
 
     return fit
 
 
 def _fit_union(avro: AvroType, type_: pa.DataType) -> Fit:
     """Return the function for a union: one branch has its own column, several are a struct."""
-    found = branches(avro)
-    if len(found) == 1:
-        (branch,) = found.values()
+    named = branches(avro)
+    if len(named) == 1:
+        (branch,) = named.values()
         only = fit_avro(branch, type_)
         return lambda value, path, rescued: only(_unwrapped(value), path, rescued)
     if not pa.types.is_struct(type_):
         return _rescue(avro)
-    types = {each.name: each.type for each in type_}
-    fits = {name: fit_avro(each, types.get(name)) for name, each in found.items()}
+    types = {field.name: field.type for field in type_}
+    fits = {name: fit_avro(branch, types.get(name)) for name, branch in named.items()}
 
     def fit(value: Any, path: str, rescued: Rescued) -> Any:
         if value is None:
@@ -184,14 +184,14 @@ def _branch(union: AvroType, value: Any) -> tuple[str, AvroType, Any]:
     """Return name and type of the branch that a value other than null has, and its value."""
     inner = _unwrapped(value)
     narrow = {"long": "int", "double": "float"}
-    for name, each in branches(union).items():
+    for name, branch in branches(union).items():
         if isinstance(value, tuple):
-            if each.name == value[0]:
-                return name, each, inner
-        elif not each.name:
+            if branch.name == value[0]:
+                return name, branch, inner
+        elif not branch.name:
             kind = _KINDS[type(inner)]
-            if each.base in (kind, narrow.get(kind)):
-                return name, each, inner
+            if branch.base in (kind, narrow.get(kind)):
+                return name, branch, inner
     raise AssertionError("fastavro decodes branches of the schema only")
 
 
@@ -217,7 +217,7 @@ def _conversion(avro: AvroType, type_: pa.DataType) -> Convert | None:
         "string": pa.types.is_large_string,
         "enum": pa.types.is_large_string,
         "bytes": pa.types.is_large_binary,
-        "fixed": lambda found: found == pa.binary(avro.size) or pa.types.is_large_binary(found),
+        "fixed": lambda given: given == pa.binary(avro.size) or pa.types.is_large_binary(given),
     }
     return _same if kind in accepts and accepts[kind](type_) else None
 
@@ -237,8 +237,8 @@ def _integers(factor: int, type_: pa.DataType) -> Convert | None:
 
 def _times(avro: AvroType) -> Convert:
     def convert(value: int) -> int | None:
-        found = _micros(avro, value)
-        return found if found in _MICROSECONDS else None
+        micros = _micros(avro, value)
+        return micros if micros in _MICROSECONDS else None
 
     return convert
 
@@ -251,9 +251,9 @@ def _decimals(avro: AvroType, type_: pa.Decimal128Type) -> Convert:
     def convert(value: bytes) -> Decimal | None:
         if len(value) > _DECIMAL_BYTES_MAX or avro.scale > type_.scale:
             return None
-        found = _decimal(avro, value)
+        decimal = _decimal(avro, value)
         whole = type_.precision - type_.scale
-        return found if found.is_zero() or found.adjusted() < whole else None
+        return decimal if decimal.is_zero() or decimal.adjusted() < whole else None
 
     return convert
 
@@ -277,9 +277,9 @@ class AvroSchema:
 
     def __init__(self, text: str, references: Sequence[str] = ()) -> None:
         try:
-            schemas = [_plain_keys(json.loads(each)) for each in (*references, text)]
+            schemas = [_plain_keys(json.loads(schema)) for schema in (*references, text)]
             # A record without logical types: the values of its field have the same bytes.
-            self._decoded = _parsed([_without_logical(each) for each in schemas], {})
+            self._decoded = _parsed([_without_logical(schema) for schema in schemas], {})
             named: dict[str, Any] = {}
             root = _parsed(schemas, named)
             self._type = resolved(root["fields"][0]["type"], named)
@@ -291,8 +291,8 @@ class AvroSchema:
     @property
     def shape(self) -> Shape:
         """The columns of records; no fields for other values."""
-        found = self._type.shape()
-        return found if found.kind == "struct" else Shape("struct")
+        shape = self._type.shape()
+        return shape if shape.kind == "struct" else Shape("struct")
 
     def reader(self, type_: pa.StructType) -> Reader:
         """Return the function that decodes a value for a column of this type."""
@@ -307,21 +307,21 @@ class AvroSchema:
     def _decode(self, data: bytes) -> Any:
         source = io.BytesIO(data)
         try:
-            found: Any = schemaless_reader(source, self._decoded, return_named_type=True)
+            record: Any = schemaless_reader(source, self._decoded, return_named_type=True)
         except _BAD_BYTES as error:
             detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise UnreadableValueError(f"its bytes do not fit the Avro schema ({detail})") from None
         left = len(data) - source.tell()
         if left:
             raise UnreadableValueError(f"it has {left} bytes after the value of its Avro schema")
-        return found[_FIELD]
+        return record[_FIELD]
 
 
 def _parsed(schemas: Sequence[Any], named: dict[str, Any]) -> Any:
     """Return the parsed record with the last schema; `named` gets all definitions."""
     *references, last = schemas
-    for each in references:
-        parse_schema(each, named)
+    for reference in references:
+        parse_schema(reference, named)
     root = {"type": "record", "name": _ROOT, "fields": [{"name": _FIELD, "type": last}]}
     return parse_schema(root, named)
 
@@ -330,10 +330,10 @@ def _plain_keys(schema: Any) -> Any:
     """Return the schema without keys by which fastavro marks schemas that it has parsed."""
     if isinstance(schema, dict):
         return {k: _plain_keys(v) for k, v in schema.items() if not k.startswith("__")}
-    return [_plain_keys(each) for each in schema] if isinstance(schema, list) else schema
+    return [_plain_keys(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _without_logical(schema: Any) -> Any:
     if isinstance(schema, dict):
         return {k: _without_logical(v) for k, v in schema.items() if k != "logicalType"}
-    return [_without_logical(each) for each in schema] if isinstance(schema, list) else schema
+    return [_without_logical(part) for part in schema] if isinstance(schema, list) else schema

@@ -95,21 +95,21 @@ def branches(union: AvroType) -> dict[str, AvroType]:
     distinguished. Of two types with one name in different namespaces, the later one has its full
     name.
     """
-    found = [each for each in union.parts if each.kind != "null"]
-    kinds = {each.base for each in found}
+    types = [branch for branch in union.parts if branch.kind != "null"]
+    kinds = {branch.base for branch in types}
     for narrow, wide in (("int", "long"), ("float", "double")):
         if {narrow, wide} <= kinds:
-            found = [each for each in found if each.base not in (narrow, wide)]
-            found.append(AvroType(wide, wide))
+            types = [branch for branch in types if branch.base not in (narrow, wide)]
+            types.append(AvroType(wide, wide))
     named: dict[str, AvroType] = {}
-    for each in found:
-        full = each.name or each.kind.replace("-", "_")
+    for branch in types:
+        full = branch.name or branch.kind.replace("-", "_")
         name = full.rpartition(".")[2]
         if name in named:
             name = full.replace(".", "_")
         while name in named:
             name += "_"
-        named[name] = each
+        named[name] = branch
     return named
 
 
@@ -155,7 +155,7 @@ class _Resolver:
             return AvroType(kind, kind, name)
         if kind == "fixed":
             return _logical(schema, kind, name, _size(schema))
-        fields = tuple((each["name"], self.resolve(each["type"])) for each in schema["fields"])
+        fields = tuple((field["name"], self.resolve(field["type"])) for field in schema["fields"])
         return _composite("record", name, fields=fields)
 
 
@@ -174,34 +174,34 @@ def _composite(
     parts: tuple[AvroType, ...] = (),
 ) -> AvroType:
     inside = [*parts, *(type_ for _, type_ in fields)]
-    levels = 1 + max((each.levels for each in inside), default=0)
+    levels = 1 + max((part.levels for part in inside), default=0)
     if levels > LEVELS_MAX:
         raise UnsupportedSchemaError(f"the Avro schema has more than {LEVELS_MAX} levels")
     empties = 0
     if kind == "record":
         # Records may share their parts, so few definitions describe very many values.
-        empties = sum(each.empties for each in inside) + all(each.is_empty for each in inside)
+        empties = sum(part.empties for part in inside) + all(part.is_empty for part in inside)
         if empties > EMPTY_VALUES_MAX:
             raise UnsupportedSchemaError(
                 f"the record {name!r} has more than {EMPTY_VALUES_MAX} values that take no bytes"
             )
     elif kind == "union":
         # The number of the branch takes a byte.
-        empties = max([0, *(each.empties - 1 for each in inside)])
+        empties = max([0, *(part.empties - 1 for part in inside)])
     return AvroType(kind, kind, name, fields, parts, levels=levels, empties=empties)
 
 
 def _logical(schema: Mapping[str, Any], kind: str, name: str = "", size: int = 0) -> AvroType:
-    found = _LOGICAL.get((kind, str(schema.get("logicalType"))), kind)
-    if found != "decimal":
+    logical = _LOGICAL.get((kind, str(schema.get("logicalType"))), kind)
+    if logical != "decimal":
         is_empty = kind == "null" or (kind == "fixed" and not size)
-        return AvroType(found, kind, name, size=size, empties=int(is_empty))
+        return AvroType(logical, kind, name, size=size, empties=int(is_empty))
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     # Not `isinstance`: JSON's true would pass as 1.
     is_valid = type(precision) is type(scale) is int and 0 <= scale <= precision
     if not is_valid or not precision:
         return AvroType(kind, kind, name, size=size)
-    return AvroType(found, kind, name, size=size, precision=precision, scale=scale)
+    return AvroType(logical, kind, name, size=size, precision=precision, scale=scale)
 
 
 def _shape(type_: AvroType, depth: int, budget: list[int]) -> Shape:
@@ -211,12 +211,12 @@ def _shape(type_: AvroType, depth: int, budget: list[int]) -> Shape:
     if type_.kind == "union":
         return _union_shape(type_, depth, budget)
     if type_.kind == "record":
-        found = {
-            name: _shape(each, depth - 1, budget)
-            for name, each in type_.fields
+        fields = {
+            name: _shape(field, depth - 1, budget)
+            for name, field in type_.fields
             if NAME.fullmatch(name)
         }
-        return Shape("struct", found)
+        return Shape("struct", fields)
     if type_.kind in ("array", "map"):
         item = _shape(type_.parts[0], depth - 1, budget)
         return Shape("list" if type_.kind == "array" else "map", element=item)
@@ -231,8 +231,8 @@ def _shape(type_: AvroType, depth: int, budget: list[int]) -> Shape:
 
 
 def _union_shape(union: AvroType, depth: int, budget: list[int]) -> Shape:
-    found = branches(union)
-    if len(found) == 1:
-        return _shape(next(iter(found.values())), depth, budget)
-    fields = {name: _shape(each, depth - 1, budget) for name, each in found.items()}
+    named = branches(union)
+    if len(named) == 1:
+        return _shape(next(iter(named.values())), depth, budget)
+    fields = {name: _shape(branch, depth - 1, budget) for name, branch in named.items()}
     return Shape("struct" if fields else "", fields)

@@ -119,14 +119,14 @@ class RegistryClient:
             raise self._no_registry(path) from None
 
     def _registered(self, path: str, what: str) -> Registered:
-        found = self._get(path, what)
+        answer = self._get(path, what)
         try:
             references = tuple(
-                Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
-                for each in found.get("references") or ()
+                Reference(str(entry["name"]), str(entry["subject"]), int(entry["version"]))
+                for entry in answer.get("references") or ()
             )
-            kind = found.get("schemaType") or "AVRO"
-            return Registered(str(found["schema"]), str(kind), references)
+            kind = answer.get("schemaType") or "AVRO"
+            return Registered(str(answer["schema"]), str(kind), references)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._no_registry(path) from None
 
@@ -185,14 +185,14 @@ class RegistryClient:
                 f"the schema registry {self.url} {reason} credentials (HTTP status {status}"
                 f"{_message(body)}): set {USER_INFO}=user:password in the environment"
             )
-        found = _parsed(body)
-        if status == 404 and isinstance(found, Mapping) and "error_code" in found:
+        answer = _parsed(body)
+        if status == 404 and isinstance(answer, Mapping) and "error_code" in answer:
             raise SchemaMissingError(
                 f"the schema registry {self.url} does not have {what}{_message(body)}"
             )
-        if status != 200 or not isinstance(found, Mapping):
+        if status != 200 or not isinstance(answer, Mapping):
             raise self._no_registry(path, f" (HTTP status {status}{_message(body)})")
-        return found
+        return answer
 
     def _no_registry(self, path: str, detail: str = "") -> RegistryAccessError:
         return RegistryAccessError(
@@ -217,6 +217,6 @@ def _parsed(body: bytes) -> Any:
 
 def _message(body: bytes) -> str:
     """Return the registry's own text, if there is one."""
-    found = _parsed(body)
-    text = found.get("message") if isinstance(found, Mapping) else None
+    answer = _parsed(body)
+    text = answer.get("message") if isinstance(answer, Mapping) else None
     return f": {text[:200]}" if isinstance(text, str) else ""

@@ -31,15 +31,15 @@ class JsonSchema:
         named = references or {}
         try:
             self._root = json.loads(text)
-            self._documents = {name: json.loads(each) for name, each in named.items()}
+            self._documents = {name: json.loads(text) for name, text in named.items()}
         except (ValueError, RecursionError) as error:
             raise UnsupportedSchemaError(f"the JSON Schema cannot be parsed: {error}") from None
 
     @property
     def shape(self) -> Shape:
         """The columns of objects; no fields for other values."""
-        found = self._shape(self._root, self._root, DEPTH_MAX, [FIELDS_MAX])
-        return found if found.kind == "struct" else Shape("struct")
+        shape = self._shape(self._root, self._root, DEPTH_MAX, [FIELDS_MAX])
+        return shape if shape.kind == "struct" else Shape("struct")
 
     def reader(self, type_: pa.StructType) -> Reader:
         """Return the function that converts a value for a column of this type."""
@@ -74,10 +74,10 @@ class JsonSchema:
         kind = _type_of(schema)
         if kind == "object":
             properties = schema.get("properties")
-            found = properties if isinstance(properties, dict) else {}
+            named = properties if isinstance(properties, dict) else {}
             fields = {
-                name: self._shape(each, document, depth - 1, budget)
-                for name, each in found.items()
+                name: self._shape(schema, document, depth - 1, budget)
+                for name, schema in named.items()
                 if NAME.fullmatch(name)
             }
             return Shape("struct", fields)
@@ -91,23 +91,23 @@ class JsonSchema:
         name, _, pointer = reference.partition("#")
         if name:
             document = self._documents.get(name)
-        found = document
+        target = document
         for part in filter(None, pointer.split("/")):
             key = unquote(part).replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, dict) else None
-        return found, document
+            target = target.get(key) if isinstance(target, dict) else None
+        return target, document
 
 
 def _without_null(options: Any) -> list[Any]:
     if not isinstance(options, list):
         return []
-    return [each for each in options if not (isinstance(each, dict) and each.get("type") == "null")]
+    return [o for o in options if not (isinstance(o, dict) and o.get("type") == "null")]
 
 
 def _type_of(schema: Mapping[str, Any]) -> str:
     """Return the only type other than null; empty for several."""
     kind = schema.get("type")
-    kinds = [str(each) for each in (kind if isinstance(kind, list) else [kind]) if each != "null"]
+    kinds = [str(name) for name in (kind if isinstance(kind, list) else [kind]) if name != "null"]
     if set(kinds) == {"integer", "number"}:
         return "number"
     if kinds == ["None"]:

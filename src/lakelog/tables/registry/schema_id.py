@@ -25,12 +25,12 @@ def split(data: bytes, header: bytes | None = None) -> tuple[SchemaId, bytes]:
     Raises `UnreadableValueError`.
     """
     if header is None:
-        found, end = _read(data, "the value")
-        return found, data[end:]
-    found, end = _read(header, "the header with the schema id")
+        schema_id, end = _read(data, "the value")
+        return schema_id, data[end:]
+    schema_id, end = _read(header, "the header with the schema id")
     if end != len(header):
         raise UnreadableValueError("the header with the schema id has bytes after the id")
-    return found, data
+    return schema_id, data
 
 
 def header_in(headers: list[dict[str, Any]] | None, name: str) -> bytes | None:
@@ -38,8 +38,8 @@ def header_in(headers: list[dict[str, Any]] | None, name: str) -> bytes | None:
 
     headers: of one record, as rows of Arrow or Spark: with the fields `key` and `value`.
     """
-    found = [each["value"] for each in headers or () if each["key"] == name]
-    return bytes(found[-1] or b"") if found else None
+    values = [header["value"] for header in headers or () if header["key"] == name]
+    return bytes(values[-1] or b"") if values else None
 
 
 def _read(data: bytes, what: str) -> tuple[SchemaId, int]:

@@ -58,7 +58,7 @@ class Schemas:
 
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
-        self._known: OrderedDict[_Key, WriterSchema | UnsupportedSchemaError] = OrderedDict()
+        self._schemas: OrderedDict[_Key, WriterSchema | UnsupportedSchemaError] = OrderedDict()
         self._missing: OrderedDict[_Key, tuple[float, str]] = OrderedDict()
 
     def get(self, schema_id: _Key) -> WriterSchema:
@@ -66,13 +66,13 @@ class Schemas:
 
         Raises `UnsupportedSchemaError`, and as `RegistryClient`.
         """
-        if schema_id not in self._known:
+        if schema_id not in self._schemas:
             self._add(schema_id)
-        self._known.move_to_end(schema_id)
-        found = self._known[schema_id]
-        if isinstance(found, UnsupportedSchemaError):
-            raise UnsupportedSchemaError(str(found))
-        return found
+        self._schemas.move_to_end(schema_id)
+        schema = self._schemas[schema_id]
+        if isinstance(schema, UnsupportedSchemaError):
+            raise UnsupportedSchemaError(str(schema))
+        return schema
 
     def newest(self, subject: str) -> SubjectVersion:
         """Return the newest version of a subject now. Raises as `RegistryClient`."""
@@ -87,18 +87,18 @@ class Schemas:
         until, reason = self._missing.get(schema_id, (0.0, ""))
         if reason and time.monotonic() < until:
             raise SchemaMissingError(reason)
-        found: WriterSchema | UnsupportedSchemaError
+        schema: WriterSchema | UnsupportedSchemaError
         try:
-            found = self._parsed(self._asked(schema_id))
+            schema = self._parsed(self._asked(schema_id))
         except SchemaMissingError as missing:
             self._missing[schema_id] = time.monotonic() + _MISSING_S, str(missing)
             _forget(self._missing)
             raise
         except UnsupportedSchemaError as unsupported:
-            found = UnsupportedSchemaError(str(unsupported))  # without its traceback
+            schema = UnsupportedSchemaError(str(unsupported))  # without its traceback
         self._missing.pop(schema_id, None)
-        self._known[schema_id] = found
-        _forget(self._known)
+        self._schemas[schema_id] = schema
+        _forget(self._schemas)
 
     def _parsed(self, registered: Registered) -> WriterSchema:
         if registered.kind == "PROTOBUF":
@@ -116,22 +116,22 @@ class Schemas:
 
     def _references(self, registered: Registered) -> dict[str, str]:
         """Return the schemas that a schema names, by name, each after its own references."""
-        found: dict[str, str] = {}
-        self._collect(registered.references, found, set())
-        return found
+        texts: dict[str, str] = {}
+        self._collect(registered.references, texts, set())
+        return texts
 
     def _collect(
-        self, references: tuple[Reference, ...], found: dict[str, str], seen: set[Reference]
+        self, references: tuple[Reference, ...], texts: dict[str, str], seen: set[Reference]
     ) -> None:
-        for each in references:
-            if each in seen or each.name in found:
+        for reference in references:
+            if reference in seen or reference.name in texts:
                 continue
-            seen.add(each)
+            seen.add(reference)
             if len(seen) > _REFERENCES_MAX:
                 raise UnsupportedSchemaError(f"it has more than {_REFERENCES_MAX} references")
-            registered = self._client.version(each.subject, each.version)
-            self._collect(registered.references, found, seen)
-            found[each.name] = registered.text
+            registered = self._client.version(reference.subject, reference.version)
+            self._collect(registered.references, texts, seen)
+            texts[reference.name] = registered.text
 
 
 def _forget(entries: OrderedDict[_Key, Any]) -> None:

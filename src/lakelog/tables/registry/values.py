@@ -76,14 +76,14 @@ class RegistryFitter:
         for row, (value, header) in enumerate(zip(batch.column("value"), ids, strict=True)):
             raw = value.as_py()
             try:
-                found, left = (None, None) if raw is None else self._read(raw, header)
+                decoded, left = (None, None) if raw is None else self._read(raw, header)
             except UNREADABLE as error:
                 if self._is_strict:
                     raise BadRecordError(
-                        f"{_place(batch, row)}: the value cannot be read: {error}. {self._way_on}"
+                        f"{_where(batch, row)}: the value cannot be read: {error}. {self._way_on}"
                     ) from None
-                found, left = None, json.dumps({ERROR: str(error)})
-            data.append(found)
+                decoded, left = None, json.dumps({ERROR: str(error)})
+            data.append(decoded)
             rescued.append(left)
         return pa.array(data, self._type), pa.array(rescued, pa.large_string())
 
@@ -93,10 +93,10 @@ class RegistryFitter:
             schema_id, rest = self._without_ids, value
         else:
             schema_id, rest = split(value, header)
-        found, rescued = self._reader(schema_id)(rest)
+        decoded, rescued = self._reader(schema_id)(rest)
         if rescued and schema_id not in self._widening and len(self._widening) < _SHAPES_MAX:
             self._widening[schema_id] = self._schemas.get(schema_id).shape
-        return found, rescued_text(rescued)
+        return decoded, rescued_text(rescued)
 
     def _reader(self, schema_id: SchemaId | SubjectVersion) -> Reader:
         if schema_id not in self._readers:
@@ -107,12 +107,12 @@ class RegistryFitter:
 def _header_values(headers: pa.Array | None, name: str, rows: int) -> Iterator[bytes | None]:
     """Yield the value of the header of this name for each row; `None` for rows without."""
     if headers is not None and _occurs(headers, name):
-        yield from (header_in(each, name) for each in headers.to_pylist())
+        yield from (header_in(row_headers, name) for row_headers in headers.to_pylist())
     else:
         yield from (None for _ in range(rows))
 
 
-def _place(batch: pa.RecordBatch, row: int) -> str:
+def _where(batch: pa.RecordBatch, row: int) -> str:
     if not {*_PLACE} <= {*batch.schema.names}:
         return f"row {row} of a batch"
     topic, partition, offset = (batch.column(name)[row] for name in _PLACE)
@@ -133,12 +133,12 @@ def registered_shapes(
     Values that cannot be read have none: the task that reads them reports them. Raises
     `RegistryUnavailableError`, `RegistryAccessError` and `KafkaError`.
     """
-    found: dict[SchemaId, Shape] = {}
+    shapes: dict[SchemaId, Shape] = {}
     for batch in sampled_rows(source, ranges, _SAMPLED):
         headers = _header_values(batch.column("headers"), VALUE_HEADER, batch.num_rows)
         for value, header in zip(batch.column("value").to_pylist(), headers, strict=True):
             with suppress(*UNREADABLE):
                 schema_id, _ = split(value or b"", header)
-                if schema_id not in found:
-                    found[schema_id] = schemas.get(schema_id).shape
-    return list(found.values())
+                if schema_id not in shapes:
+                    shapes[schema_id] = schemas.get(schema_id).shape
+    return list(shapes.values())

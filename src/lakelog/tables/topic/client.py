@@ -101,21 +101,21 @@ class TopicClient(Closeable):
 
         Raises `KafkaError` if no broker answers.
         """
-        found = self._retrying(self._cluster.refresh).topics
-        return {name: _meta(topic) for name, topic in found.items() if not topic.is_internal}
+        topics = self._retrying(self._cluster.refresh).topics
+        return {name: _meta(topic) for name, topic in topics.items() if not topic.is_internal}
 
     def find(self, names: Iterable[str]) -> dict[str, TopicMeta]:
         """Return the present state of the topics that exist.
 
         Raises `KafkaError` if no broker answers.
         """
-        wanted = list(names)
-        self._retrying(lambda: self._cluster.refresh(wanted))
-        found = {}
-        for name in wanted:
+        topics = list(names)
+        self._retrying(lambda: self._cluster.refresh(topics))
+        metas = {}
+        for name in topics:
             with suppress(TopicNotFoundError):
-                found[name] = _meta(self._cluster.topic(name))
-        return found
+                metas[name] = _meta(self._cluster.topic(name))
+        return metas
 
     def missing_text(self, name: str) -> str:
         """Return the error text for a missing topic, with a similar name if there is one."""
@@ -127,12 +127,12 @@ class TopicClient(Closeable):
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicMeta]:
         """Return the present state of all the topics. Raises `TopicMissingError`."""
-        wanted = list(names)
-        found = self.find(wanted)
-        for name in wanted:
-            if name not in found:
+        topics = list(names)
+        metas = self.find(topics)
+        for name in topics:
+            if name not in metas:
                 raise TopicMissingError(self.missing_text(name))
-        return found
+        return metas
 
     def configs(
         self, names: Iterable[str], keys: Collection[str]
@@ -145,7 +145,7 @@ class TopicClient(Closeable):
         from lakelog.client.admin.configs import Configs, ResourceType
 
         configs = Configs(self._cluster)
-        found: dict[str, dict[str, str | None]] = {}
+        by_topic: dict[str, dict[str, str | None]] = {}
         for name in names:
             ask = partial(configs.describe, ResourceType.TOPIC, name, keys=keys)
             try:
@@ -154,10 +154,10 @@ class TopicClient(Closeable):
                 if error.code not in _NO_CONFIGS:
                     raise
                 continue
-            found[name] = {key: entry.value for key, entry in entries.items()}
-        return found
+            by_topic[name] = {key: entry.value for key, entry in entries.items()}
+        return by_topic
 
-    def places(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+    def places(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
         """Return the first offset at or after each time (milliseconds since the epoch).
 
         The offset is -1 if there is no such record. `EARLIEST` stands for the start of a partition,
@@ -165,7 +165,7 @@ class TopicClient(Closeable):
         `TopicMissingError` for a topic that was deleted meanwhile.
         """
         with _telling_missing():
-            return self._list(wanted, read_committed=self._reader.read_committed)
+            return self._list(timestamps, read_committed=self._reader.read_committed)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the start offset of each partition.
@@ -204,29 +204,29 @@ class TopicClient(Closeable):
         with _telling_missing():
             return _offsets(self._list(dict.fromkeys(partitions, LATEST), read_committed=False))
 
-    def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
+    def batches(self, offset_range: OffsetRange) -> Iterator[Batch]:
         """Yield the batches that contain an offset of the range, in order, without control batches.
 
         Raises `DataLossError` if the log no longer has the range: `TopicGoneError` if the topic was
         deleted or replaced, and `LogReplacedError` at the first batch with a later leader epoch
         than that of the range.
         """
-        topic_id = decode_uuid(wanted.topic_id) if wanted.topic_id else None
-        epoch = wanted.leader_epoch
-        with _telling_losses(str(wanted)):
+        topic_id = decode_uuid(offset_range.topic_id) if offset_range.topic_id else None
+        epoch = offset_range.leader_epoch
+        with _telling_losses(str(offset_range)):
             for header, batch in self._reader.read(
-                wanted.topic,
-                wanted.partition,
-                wanted.start,
-                wanted.end,
+                offset_range.topic,
+                offset_range.partition,
+                offset_range.start,
+                offset_range.end,
                 max_bytes=self._fetch_bytes,
                 topic_id=topic_id,
             ):
                 if 0 <= epoch < header.partition_leader_epoch:
                     raise LogReplacedError(
-                        f"{wanted}: the log was cut at or before offset {header.base_offset} and "
-                        f"grew again, in leader epoch {header.partition_leader_epoch} instead of "
-                        f"{epoch}"
+                        f"{offset_range}: the log was cut at or before offset {header.base_offset} "
+                        f"and grew again, in leader epoch {header.partition_leader_epoch} instead "
+                        f"of {epoch}"
                     )
                 if not header.is_control:
                     yield header, batch
@@ -256,9 +256,9 @@ class TopicClient(Closeable):
         return self._cluster.retrying(work) if is_known or self._awaits_cluster else work()
 
     def _list(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool
     ) -> dict[TopicPartition, OffsetAt]:
-        return list_offsets(self._cluster, wanted, read_committed=read_committed) if wanted else {}
+        return list_offsets(self._cluster, times, read_committed=read_committed) if times else {}
 
 
 def _meta(topic: Topic) -> TopicMeta:
@@ -267,7 +267,7 @@ def _meta(topic: Topic) -> TopicMeta:
 
 
 def _offsets(places: Mapping[TopicPartition, OffsetAt]) -> dict[TopicPartition, int]:
-    return {key: place.offset for key, place in places.items()}
+    return {key: offset_at.offset for key, offset_at in places.items()}
 
 
 @contextmanager

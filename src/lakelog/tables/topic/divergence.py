@@ -29,29 +29,29 @@ class EpochSource(Protocol):
 class Divergence:
     """A partition whose log no longer holds the records that were read below `offset`.
 
-    epoch: the leader epoch that was stored with `offset`. found: where it ends in the log; if the
-    log lacks it, the largest epoch before it.
+    epoch: the leader epoch that was stored with `offset`. epoch_end: where it ends in the log; if
+    the log lacks it, the largest epoch before it.
     """
 
     topic: str
     partition: int
     offset: int
     epoch: int
-    found: EpochEnd
+    epoch_end: EpochEnd
 
     @property
     def restart(self) -> int | None:
         """The first offset that may now belong to another record; `None` if it is unknown."""
-        return None if self.found.end_offset < 0 else self.found.end_offset
+        return None if self.epoch_end.end_offset < 0 else self.epoch_end.end_offset
 
     def __str__(self) -> str:
         where = f"{self.topic}-{self.partition}"
-        known = f"read up to offset {self.offset} in leader epoch {self.epoch}"
+        read = f"read up to offset {self.offset} in leader epoch {self.epoch}"
         if self.restart is None:
-            return f"the log of {where} was replaced: {known}, an epoch that it no longer has"
+            return f"the log of {where} was replaced: {read}, an epoch that it no longer has"
         return (
-            f"the log of {where} was cut and grew again: {known}, but epoch {self.found.epoch} "
-            f"ends at {self.found.end_offset}. The records from there on were lost or replaced"
+            f"the log of {where} was cut and grew again: {read}, but epoch {self.epoch_end.epoch} "
+            f"ends at {self.epoch_end.end_offset}. The records from there on were lost or replaced"
         )
 
 
@@ -61,14 +61,14 @@ def find_divergences(source: EpochSource, point: StreamOffset) -> list[Divergenc
     The caller has checked that the topics have the ids in `point.topic_ids`. Raises `KafkaError` if
     a leader does not answer. Source: KIP-320.
     """
-    known = {
+    positions = {
         key: (offset, point.epochs[key[0]][key[1]])
         for key, offset in items(point.offsets)
         if key[1] in point.epochs.get(key[0], {})
     }
-    ends = source.epoch_ends({key: epoch for key, (_, epoch) in known.items()})
+    ends = source.epoch_ends({key: epoch for key, (_, epoch) in positions.items()})
     return [
         Divergence(topic, partition, offset, epoch, ends[topic, partition])
-        for (topic, partition), (offset, epoch) in known.items()
+        for (topic, partition), (offset, epoch) in positions.items()
         if ends[topic, partition].end_offset < offset
     ]

@@ -109,12 +109,12 @@ def parse_assign(text: str) -> tuple[TopicPartition, ...]:
     value = _json(text)
     if not isinstance(value, dict) or not value:
         raise ValueError(f'expected JSON such as {{"topic": [0, 1]}}, not {text!r}')
-    found: list[TopicPartition] = []
+    assigned: list[TopicPartition] = []
     for topic, partitions in value.items():
         if not isinstance(partitions, list) or not all(_is_int(p) and p >= 0 for p in partitions):
             raise ValueError(f"the partitions of {topic!r} must be a list of whole numbers")
-        found.extend((topic, partition) for partition in partitions)
-    return tuple(dict.fromkeys(found))
+        assigned.extend((topic, partition) for partition in partitions)
+    return tuple(dict.fromkeys(assigned))
 
 
 def items(offsets: Offsets) -> Iterator[tuple[TopicPartition, int]]:
@@ -133,15 +133,15 @@ def from_items(pairs: Mapping[TopicPartition, int]) -> Offsets:
 
 
 def _parse_epochs(text: str, name: str) -> dict[int, int]:
-    found: dict[int, int] = {}
+    epochs: dict[int, int] = {}
     for item in text.split(","):
         partition, _, epoch = item.partition(":")
         if not (partition.isdecimal() and epoch.isdecimal()):
             raise ValueError(
                 f"{name!r}: expected a partition and a leader epoch such as 0:5, not {item!r}"
             )
-        found[int(partition)] = int(epoch)
-    return found
+        epochs[int(partition)] = int(epoch)
+    return epochs
 
 
 def _json(text: str) -> Any:

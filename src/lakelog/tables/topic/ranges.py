@@ -44,23 +44,23 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
 
     The end of each range is exclusive.
     """
-    found = []
+    ranges = []
     for (topic, partition), end_offset in items(end):
         start_offset = start.get(topic, {}).get(partition, 0)
         if end_offset > start_offset:
-            found.append(OffsetRange(topic, partition, start_offset, end_offset))
-    return found
+            ranges.append(OffsetRange(topic, partition, start_offset, end_offset))
+    return ranges
 
 
 def identified(ranges: list[OffsetRange], end: StreamOffset) -> list[OffsetRange]:
     """Return the ranges with the topic ids and leader epochs of the point `end`."""
     return [
         replace(
-            each,
-            topic_id=end.topic_ids.get(each.topic, ""),
-            leader_epoch=end.epochs.get(each.topic, {}).get(each.partition, -1),
+            part,
+            topic_id=end.topic_ids.get(part.topic, ""),
+            leader_epoch=end.epochs.get(part.topic, {}).get(part.partition, -1),
         )
-        for each in ranges
+        for part in ranges
     ]
 
 
@@ -74,19 +74,19 @@ def split_ranges(
     `maxRecordsPerPartition` and `minPartitions`, as in Spark's Kafka source.
     """
     if offsets_max is not None:
-        ranges = [part for each in ranges for part in _cut(each, -(-each.size // offsets_max))]
-    total = sum(each.size for each in ranges)
+        ranges = [part for r in ranges for part in _cut(r, -(-r.size // offsets_max))]
+    total = sum(part.size for part in ranges)
     if partitions_min is None or len(ranges) >= partitions_min or total == 0:
         return ranges
-    pieces = _pieces([each.size for each in ranges], min(partitions_min, total))
-    return [part for each, count in zip(ranges, pieces, strict=True) for part in _cut(each, count)]
+    pieces = _pieces([part.size for part in ranges], min(partitions_min, total))
+    return [part for r, count in zip(ranges, pieces, strict=True) for part in _cut(r, count)]
 
 
-def _pieces(sizes: list[int], wanted: int) -> list[int]:
+def _pieces(sizes: list[int], count: int) -> list[int]:
     """Return how many pieces each range gets: one, then one more for the range with the largest
     pieces, until all are given."""
     counts = [1] * len(sizes)
-    for _ in range(wanted - len(sizes)):
+    for _ in range(count - len(sizes)):
         largest = max(range(len(sizes)), key=lambda i: sizes[i] / counts[i])
         counts[largest] += 1
     return counts
@@ -142,20 +142,20 @@ def offsets_in(size: int, ranges: Sequence[OffsetRange], source: SampleSource) -
     Raises `KafkaError`, and `TopicMissingError` for a topic that was deleted meanwhile.
     """
     assert ranges, "there is nothing to sample"
-    largest = sorted(ranges, key=lambda each: each.size, reverse=True)[:_SAMPLED_MAX]
-    first = source.earliest([(each.topic, each.partition) for each in largest])
+    largest = sorted(ranges, key=lambda part: part.size, reverse=True)[:_SAMPLED_MAX]
+    first = source.earliest([(part.topic, part.partition) for part in largest])
     taken = sum(
-        each.size * _bytes_per_offset(source, each, first[each.topic, each.partition])
-        for each in largest
+        part.size * _bytes_per_offset(source, part, first[part.topic, part.partition])
+        for part in largest
     )
-    average = taken / sum(each.size for each in largest)
+    average = taken / sum(part.size for part in largest)
     return max(1, int(size / max(average, 1.0)))
 
 
-def _bytes_per_offset(source: SampleSource, each: OffsetRange, first: int) -> float:
+def _bytes_per_offset(source: SampleSource, part: OffsetRange, first: int) -> float:
     """Return the mean of a sample; a guess for records that are not in the log any more."""
-    start = min(max(each.start, first), each.end)
+    start = min(max(part.start, first), part.end)
     try:
-        return source.bytes_per_offset(each.topic, each.partition, start, each.end)
+        return source.bytes_per_offset(part.topic, part.partition, start, part.end)
     except DataLossError:
         return _UNKNOWN_BYTES

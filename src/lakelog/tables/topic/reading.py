@@ -35,11 +35,11 @@ class Reading:
     callers alternate between the two.
     """
 
-    def __init__(self, client: TopicClient, wanted: OffsetRange, on_loss: OnLoss) -> None:
+    def __init__(self, client: TopicClient, offset_range: OffsetRange, on_loss: OnLoss) -> None:
         self._client = client
         self._on_loss = on_loss
         self._unexplained: DataLossError | None = None
-        self.remaining = wanted
+        self.remaining = offset_range
 
     def find_remaining(self) -> bool:
         """Reduce `remaining` to the offsets that the log holds; return whether there are any.

@@ -33,22 +33,24 @@ class ArrowRows:
         self._null_timestamps = null_timestamps
         self._decoded = [name for name in schema.names if name in column_types()] or ["offset"]
 
-    def convert(self, wanted: OffsetRange, batches: Iterable[Batch]) -> Iterator[pa.RecordBatch]:
+    def convert(
+        self, offset_range: OffsetRange, batches: Iterable[Batch]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the records of the range in batches of about 2 MiB.
 
         Raises `BadRecordError` for a damaged batch, and for a timestamp outside the years 1 to 9999
         unless timestamps may be null.
         """
-        where = f"{wanted.topic}-{wanted.partition}"
+        where = f"{offset_range.topic}-{offset_range.partition}"
         try:
             for decoded in decode_columns(
                 batches,
                 self._decoded,
-                start=wanted.start,
-                end=wanted.end,
+                start=offset_range.start,
+                end=offset_range.end,
                 null_timestamps=self._null_timestamps,
             ):
-                yield self._complete(wanted, decoded)
+                yield self._complete(offset_range, decoded)
         except ImpossibleTimestampError as error:
             raise BadRecordError(
                 f"{where}@{error.offset}: the timestamp {error.timestamp} (milliseconds) is not "
@@ -57,14 +59,14 @@ class ArrowRows:
         except CorruptRecord as error:
             raise BadRecordError(f"{where}: {error}") from None
 
-    def _complete(self, wanted: OffsetRange, decoded: pa.RecordBatch) -> pa.RecordBatch:
+    def _complete(self, offset_range: OffsetRange, decoded: pa.RecordBatch) -> pa.RecordBatch:
         rows = decoded.num_rows
         arrays = []
         for field in self._schema:
             if field.name == "topic":
-                column = _texts(wanted.topic, _power_of_2(rows)).slice(0, rows)
+                column = _texts(offset_range.topic, _power_of_2(rows)).slice(0, rows)
             elif field.name == "partition":
-                column = _numbers(wanted.partition, _power_of_2(rows)).slice(0, rows)
+                column = _numbers(offset_range.partition, _power_of_2(rows)).slice(0, rows)
             else:
                 column = decoded.column(field.name)
             arrays.append(column if column.type == field.type else column.cast(field.type))

@@ -34,16 +34,16 @@ def typed_fields(table: Table) -> list[pa.Field]:
     Raises `ValueError` if another program has made columns of these names and other types.
     """
     schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
-    found = [schema.field(name) for name in (DATA, RESCUED) if name in schema.names]
-    for each in found:
-        is_ours = pa.types.is_struct if each.name == DATA else pa.types.is_large_string
-        if not is_ours(each.type):
+    fields = [schema.field(name) for name in (DATA, RESCUED) if name in schema.names]
+    for field in fields:
+        is_ours = pa.types.is_struct if field.name == DATA else pa.types.is_large_string
+        if not is_ours(field.type):
             raise ValueError(
-                f"the table {'.'.join(table.name())} has a column {each.name!r} of type "
-                f"{each.type}, which typed JSON values need: archive into a table of another name, "
-                "or set the topic's key table.value.format to none"
+                f"the table {'.'.join(table.name())} has a column {field.name!r} of type "
+                f"{field.type}, which typed JSON values need: archive into a table of another "
+                "name, or set the topic's key table.value.format to none"
             )
-    return found
+    return fields
 
 
 def own_schema(table: Table) -> pa.Schema:
@@ -59,7 +59,7 @@ def own_schema(table: Table) -> pa.Schema:
 def foreign_columns(table: Table) -> set[str]:
     """Return the names of the columns that no archive has."""
     ours = {*ARROW_SCHEMA.names, RAW_TIMESTAMP, DATA, RESCUED}
-    return {each.name for each in table.schema().fields} - ours
+    return {field.name for field in table.schema().fields} - ours
 
 
 def widen(address: TableAddress, shapes: Iterable[Shape]) -> list[pa.Field]:
@@ -71,16 +71,16 @@ def widen(address: TableAddress, shapes: Iterable[Shape]) -> list[pa.Field]:
     seen = list(shapes)
     for _ in range(_ATTEMPTS_MAX):
         table = tables.load_for_commit(address)
-        found = typed_fields(table)
-        known = next((each.type for each in found if each.name == DATA), pa.struct([]))
-        wanted = known
+        fields = typed_fields(table)
+        current = next((field.type for field in fields if field.name == DATA), pa.struct([]))
+        widened = current
         for shape in seen:
-            wanted = extended(wanted, shape)
-        if wanted == known and RESCUED in (each.name for each in found):
-            return found
+            widened = extended(widened, shape)
+        if widened == current and RESCUED in (field.name for field in fields):
+            return fields
         # PyIceberg matches names and assigns ids to new fields.
-        bare = with_leaves(wanted, lambda leaf: leaf)
-        columns = [pa.field(DATA, bare)] if len(wanted) else []
+        bare = with_leaves(widened, lambda leaf: leaf)
+        columns = [pa.field(DATA, bare)] if len(widened) else []
         columns.append(pa.field(RESCUED, pa.large_string()))
         with contextlib.suppress(CommitFailedException), table.update_schema() as update:
             update.union_by_name(pa.schema(columns))
@@ -88,4 +88,4 @@ def widen(address: TableAddress, shapes: Iterable[Shape]) -> list[pa.Field]:
 
 
 def _has(table: Table, name: str) -> bool:
-    return name in (each.name for each in table.schema().fields)
+    return name in (field.name for field in table.schema().fields)

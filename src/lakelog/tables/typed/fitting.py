@@ -119,7 +119,7 @@ def _fit_scalar(fits: Callable[[Any], bool]) -> Fit:
 def _fit_list(element: Fit) -> Fit:
     def fit(value: Any, path: str, rescued: Rescued) -> Any:
         if isinstance(value, list) and not isinstance(value, Repeated):
-            return [element(each, f"{path}[{at}]", rescued) for at, each in enumerate(value)]
+            return [element(item, f"{path}[{at}]", rescued) for at, item in enumerate(value)]
         if value is not None:
             rescued[path] = value
         return None
@@ -128,21 +128,21 @@ def _fit_list(element: Fit) -> Fit:
 
 
 def _fit_struct(type_: pa.StructType) -> Fit:
-    fits = {each.name: _fit_of(each.type) for each in type_}
+    fits = {field.name: _fit_of(field.type) for field in type_}
 
     def fit(value: Any, path: str, rescued: Rescued) -> Any:
         if not isinstance(value, dict):
             if value is not None:
                 rescued[path] = value
             return None
-        found = {}
-        for name, each in value.items():
-            place = path + step(name)
+        struct = {}
+        for name, item in value.items():
+            item_path = path + step(name)
             if name in fits:
-                found[name] = fits[name](each, place, rescued)
+                struct[name] = fits[name](item, item_path, rescued)
             else:
-                rescued[place] = each
-        return found
+                rescued[item_path] = item
+        return struct
 
     return fit
 

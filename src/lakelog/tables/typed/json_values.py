@@ -72,9 +72,9 @@ def _integer(text: str) -> int | RawJson:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
     values: dict[str, Repeated] = {}
     for name, value in pairs:
         values.setdefault(name, Repeated()).append(value)
@@ -86,10 +86,10 @@ def _decoder(deeper: Iterable[RawJson], *, long_integers: bool = True) -> json.J
     rest = iter(deeper)
 
     def next_place(literal: str) -> RawJson:
-        found = next(rest, None) if literal == _PLACE else None
-        if found is None:
+        number = next(rest, None) if literal == _PLACE else None
+        if number is None:
             raise ValueError(f"{literal} is no JSON")
-        return found
+        return number
 
     return json.JSONDecoder(
         parse_constant=next_place,
@@ -109,13 +109,13 @@ def _is_shallow(value: Any) -> bool:
     for _ in range(LEVELS_MAX):
         if not level:
             return True
-        level = [inner for each in level for inner in _containers(each)]
+        level = [inner for container in level for inner in _containers(container)]
     return not level
 
 
 def _containers(container: dict[str, Any] | list[Any]) -> list[dict[str, Any] | list[Any]]:
     values = container.values() if isinstance(container, dict) else container
-    return [each for each in values if isinstance(each, dict | list)]
+    return [value for value in values if isinstance(value, dict | list)]
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ _UNKNOWN_MAX = 1000
 
 def untyped(schema: pa.Schema) -> pa.Schema:
     """Return the schema without the typed columns."""
-    return pa.schema([each for each in schema if each.name not in (DATA, RESCUED)])
+    return pa.schema([field for field in schema if field.name not in (DATA, RESCUED)])
 
 
 def data_type(schema: pa.Schema) -> pa.StructType:
@@ -57,9 +57,9 @@ class JsonFitter:
         return data, rescued
 
     def _note_unknown(self, values: pa.Array, rescued: pa.Array) -> None:
-        found = values.filter(rescued.is_valid())[: self._left]
-        self._left -= len(found)
-        for value in found:
+        unknown = values.filter(rescued.is_valid())[: self._left]
+        self._left -= len(unknown)
+        for value in unknown:
             self._unknown.see(parsed(value.as_py()))
 
 

@@ -24,7 +24,7 @@ _VALUE = pa.schema([pa.field("value", pa.large_binary())])
 class BatchSource(Protocol):
     """The part of `TopicClient` that reads batches."""
 
-    def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
+    def batches(self, offset_range: OffsetRange) -> Iterator[Batch]:
         """Yield the batches of a range. Raises `DataLossError` and `KafkaError`."""
         ...
 
@@ -32,7 +32,7 @@ class BatchSource(Protocol):
 def sampled_shape(source: BatchSource, ranges: Sequence[OffsetRange]) -> Shape:
     """Return the shape of the values in a sample. Raises `KafkaError`."""
     samples = sampled_rows(source, ranges, _VALUE)
-    return shape_of(parsed(value) for each in samples for value in each.column(0).to_pylist())
+    return shape_of(parsed(value) for rows in samples for value in rows.column(0).to_pylist())
 
 
 def sampled_rows(
@@ -43,11 +43,11 @@ def sampled_rows(
     A range that is lost or damaged has no sample: the task that reads it reports that. Raises
     `KafkaError`.
     """
-    largest = sorted(ranges, key=lambda each: each.size, reverse=True)[:_RANGES_MAX]
-    for wanted in largest:
+    largest = sorted(ranges, key=lambda part: part.size, reverse=True)[:_RANGES_MAX]
+    for offset_range in largest:
         rows = ArrowRows(schema, null_timestamps=True, way_on="")
         with suppress(DataLossError, BadRecordError):
-            yield from rows.convert(wanted, _first(source.batches(wanted)))
+            yield from rows.convert(offset_range, _first(source.batches(offset_range)))
 
 
 def _first(batches: Iterable[Batch]) -> Iterator[Batch]:

@@ -61,8 +61,8 @@ class Shape:
                     self.fields.setdefault(name, Shape()).see(value[name], depth - 1)
         elif kind == "list":
             self.element = self.element or Shape()
-            for each in value[:FIELDS_MAX]:
-                self.element.see(each, depth - 1)
+            for item in value[:FIELDS_MAX]:
+                self.element.see(item, depth - 1)
 
 
 def shape_of(values: Iterable[Any]) -> Shape:
@@ -73,56 +73,56 @@ def shape_of(values: Iterable[Any]) -> Shape:
     return shape
 
 
-def extended(known: pa.StructType, shape: Shape) -> pa.StructType:
+def extended(current: pa.StructType, shape: Shape) -> pa.StructType:
     """Return the type with the new fields of a shape, at most `FIELDS_MAX` in all.
 
     Known fields keep their types. Of names that differ in case only the first becomes a field,
     because SQL does not distinguish them.
     """
-    budget = [FIELDS_MAX - _count(known)]
-    return _extended_struct(known, shape.fields, budget)
+    budget = [FIELDS_MAX - _count(current)]
+    return _extended_struct(current, shape.fields, budget)
 
 
 def _extended_struct(
-    known: pa.StructType, seen: Mapping[str, Shape], budget: list[int]
+    current: pa.StructType, seen: Mapping[str, Shape], budget: list[int]
 ) -> pa.StructType:
     fields = [
-        each.with_type(_extended(each.type, seen[each.name], budget)) if each.name in seen else each
-        for each in known
+        f.with_type(_extended(f.type, seen[f.name], budget)) if f.name in seen else f
+        for f in current
     ]
-    names = {each.name.lower() for each in known}
+    names = {field.name.lower() for field in current}
     for name, shape in seen.items():
         if name.lower() in names:
             continue
-        found = _new(shape, budget)
-        if found is not None:
+        added = _new(shape, budget)
+        if added is not None:
             names.add(name.lower())
-            fields.append(pa.field(name, found))
+            fields.append(pa.field(name, added))
     return pa.struct(fields)
 
 
-def _extended(known: pa.DataType, shape: Shape, budget: list[int]) -> pa.DataType:
-    if pa.types.is_struct(known) and shape.kind == "struct":
-        return _extended_struct(known, shape.fields, budget)
-    if pa.types.is_large_list(known) and shape.kind == "list" and shape.element is not None:
-        element = known.value_field
+def _extended(current: pa.DataType, shape: Shape, budget: list[int]) -> pa.DataType:
+    if pa.types.is_struct(current) and shape.kind == "struct":
+        return _extended_struct(current, shape.fields, budget)
+    if pa.types.is_large_list(current) and shape.kind == "list" and shape.element is not None:
+        element = current.value_field
         return pa.large_list(element.with_type(_extended(element.type, shape.element, budget)))
-    if pa.types.is_map(known) and shape.kind == "map" and shape.element is not None:
-        item = known.item_field
+    if pa.types.is_map(current) and shape.kind == "map" and shape.element is not None:
+        item = current.item_field
         wider = item.with_type(_extended(item.type, shape.element, budget))
-        return pa.map_(known.key_field, wider)
-    return _promoted(known, shape.kind)
+        return pa.map_(current.key_field, wider)
+    return _promoted(current, shape.kind)
 
 
-def _promoted(known: pa.DataType, kind: str) -> pa.DataType:
+def _promoted(current: pa.DataType, kind: str) -> pa.DataType:
     """Return the type that holds all values of both, if Iceberg can change the column to it."""
     if kind in ("struct", "list", "map", ""):
-        return known
+        return current
     seen = scalar(kind)
-    if pa.types.is_decimal(known) and pa.types.is_decimal(seen) and known.scale == seen.scale:
-        return max(known, seen, key=lambda each: each.precision)
+    if pa.types.is_decimal(current) and pa.types.is_decimal(seen) and current.scale == seen.scale:
+        return max(current, seen, key=lambda type_: type_.precision)
     wider = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
-    return seen if (known, seen) in wider else known
+    return seen if (current, seen) in wider else current
 
 
 def _new(shape: Shape, budget: list[int]) -> pa.DataType | None:
@@ -132,14 +132,14 @@ def _new(shape: Shape, budget: list[int]) -> pa.DataType | None:
     budget[0] -= 1
     if shape.kind in ("list", "map"):
         element = None if shape.element is None else _new(shape.element, budget)
-        found = None if element is None else _container(shape.kind, element)
+        type_ = None if element is None else _container(shape.kind, element)
     elif shape.kind == "struct":
         struct = _extended_struct(pa.struct([]), shape.fields, budget)
-        found = struct if len(struct) else None
+        type_ = struct if len(struct) else None
     else:
-        found = scalar(shape.kind)
-    budget[0] += found is None
-    return found
+        type_ = scalar(shape.kind)
+    budget[0] += type_ is None
+    return type_
 
 
 def scalar(kind: str) -> pa.DataType:
@@ -170,7 +170,7 @@ def _kind_of(value: Any) -> str:
 
 def _count(type_: pa.DataType) -> int:
     if pa.types.is_struct(type_):
-        return sum(1 + _count(each.type) for each in type_)
+        return sum(1 + _count(field.type) for field in type_)
     if pa.types.is_map(type_):
         return 1 + _count(type_.item_type)
     return 1 + _count(type_.value_type) if pa.types.is_large_list(type_) else 0
@@ -179,7 +179,7 @@ def _count(type_: pa.DataType) -> int:
 def with_leaves(type_: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     """Return the type with `leaf` of each type in it that has no parts, and without field ids."""
     if pa.types.is_struct(type_):
-        return pa.struct([pa.field(each.name, with_leaves(each.type, leaf)) for each in type_])
+        return pa.struct([pa.field(field.name, with_leaves(field.type, leaf)) for field in type_])
     if pa.types.is_large_list(type_):
         return pa.large_list(pa.field("element", with_leaves(type_.value_type, leaf)))
     if pa.types.is_map(type_):

@@ -74,7 +74,7 @@ class PartitionAudit:
     def wrong(self) -> int:
         """Number of wrong offsets."""
         kinds = (self.duplicates, self.outside, self.missing, self.extra, self.doubled)
-        return sum(each.count for each in kinds) + self.lost_letters
+        return sum(kind.count for kind in kinds) + self.lost_letters
 
     @property
     def is_sound(self) -> bool:
@@ -105,12 +105,12 @@ class Audit:
     @property
     def rows(self) -> int:
         """Number of rows that were read."""
-        return sum(each.rows for each in self.partitions)
+        return sum(p.rows for p in self.partitions)
 
     @property
     def is_sound(self) -> bool:
         """Whether no offset is wrong and the table counts its rows correctly."""
-        return all(each.is_sound for each in self.partitions) and self.rows == self.total_records
+        return all(p.is_sound for p in self.partitions) and self.rows == self.total_records
 
 
 def audit(client: TopicClient, archive: TopicArchive) -> Audit:
@@ -119,7 +119,7 @@ def audit(client: TopicClient, archive: TopicArchive) -> Audit:
     Raises `DataLossError` if the log changes meanwhile, `ArchiveUnreadableError`, `BadRecordError`
     and `KafkaError`.
     """
-    found = []
+    partitions = []
     extents = archive.progress.extents
     keys: list[TopicPartition] = [(archive.topic, partition) for partition in sorted(extents)]
     starts = client.earliest(keys)
@@ -129,7 +129,7 @@ def audit(client: TopicClient, archive: TopicArchive) -> Audit:
         start, end, _ = extents[key[1]]
         one = PartitionAudit(key[1], start, end)
         one.refused = archive.progress.refused.get(key[1], RefusedCount())
-        one.skipped = sum(each.end - each.start for each in lost if each.partition == key[1])
+        one.skipped = sum(piece.end - piece.start for piece in lost if piece.partition == key[1])
         named = [] if letters is None else letter_ranges(letters, *key)
         # Letters from `end` on are of a batch that is not committed yet.
         refused = _Refused([(at, min(last, end)) for at, last in named if at < end], one)
@@ -140,10 +140,10 @@ def audit(client: TopicClient, archive: TopicArchive) -> Audit:
             _compare(client, archive, one, refused, at, min(at + _WINDOW, end))
         refused.settle()
         one.unverified = max(0, below - refused.below(first))
-        found.append(one)
+        partitions.append(one)
     snapshot = archive.table.current_snapshot()
     total = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
-    return Audit(found, int(total or 0))
+    return Audit(partitions, int(total or 0))
 
 
 class _Refused:
@@ -176,7 +176,7 @@ class _Refused:
         inside = pc.and_(pc.greater_equal(archived, first), pc.less_equal(archived, last))
         rows = archived.filter(inside)
         if not len(rows):
-            unnamed = [each for each in range(first, last + 1) if not self._is_letter(each)]
+            unnamed = [offset for offset in range(first, last + 1) if not self._is_letter(offset)]
             self._one.unproved.add(pa.array(unnamed, pa.int64()))
         return rows
 
@@ -204,11 +204,11 @@ def row_offsets(
     archive: TopicArchive, partition: int, start: int = 0, end: int = _ALL
 ) -> Iterator[pa.Array]:
     """Yield the offsets of a partition's rows in order, with duplicates."""
-    wanted = OffsetRange(archive.topic, partition, start, end, archive.topic_id)
+    offset_range = OffsetRange(archive.topic, partition, start, end, archive.topic_id)
     if start >= end:
         return
     reader = ArchivedRows(_NO_COLUMNS, archive.address.catalog, null_timestamps=True, way_on="")
-    for batch in reader.read(wanted, files_of(archive, [wanted])):
+    for batch in reader.read(offset_range, files_of(archive, [offset_range])):
         yield batch.column(0)
 
 
@@ -238,11 +238,11 @@ def _compare(
     end: int,
 ) -> None:
     """Compare the committed records of the log with the rows, in a window of offsets."""
-    wanted = OffsetRange(archive.topic, one.partition, start, end, archive.topic_id)
+    offset_range = OffsetRange(archive.topic, one.partition, start, end, archive.topic_id)
     archived = _joined(list(row_offsets(archive, one.partition, start, end)))
     unusual: list[pa.Array] = []
-    rows = Sieve(_COMPARED, lambda each: unusual.append(refused.note(each, archived)))
-    usual = [batch.column(0) for batch in rows.convert(wanted, client.batches(wanted))]
+    rows = Sieve(_COMPARED, lambda refusal: unusual.append(refused.note(refusal, archived)))
+    usual = [batch.column(0) for batch in rows.convert(offset_range, client.batches(offset_range))]
     logged = _joined([*usual, *unusual])
     if unusual:
         logged = logged.take(pc.sort_indices(logged))

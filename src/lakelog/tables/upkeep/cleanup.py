@@ -72,16 +72,16 @@ def clean(
     referenced = {place_of(path) for path in referenced_files(table)}
     waiting, due, lists = _replaced(table, stored, now_s - grace_s, referenced)
     removed = [
-        each
-        for each in stored
-        if (place := place_of(each.path)) not in referenced
-        and place not in waiting
-        and (place in due or (_may_be_orphan(each) and each.modified_s < now_s - orphan_age_s))
+        file
+        for file in stored
+        if (location := place_of(file.path)) not in referenced
+        and location not in waiting
+        and (location in due or (_may_be_orphan(file) and file.modified_s < now_s - orphan_age_s))
     ]
-    for path in (*(each.path for each in removed), *lists):
+    for path in (*(file.path for file in removed), *lists):
         with suppress(FileNotFoundError):
             table.io.delete(path)
-    return Cleaned(expired, len(removed), sum(each.size for each in removed))
+    return Cleaned(expired, len(removed), sum(file.size for file in removed))
 
 
 def clean_all(
@@ -103,19 +103,19 @@ def clean_all(
         letters = letters_address(address)
         done += clean(letters, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
     if latest is not None:
-        ages = [each for each in (policy.max_age_ms, KEPT.max_age_ms) if each is not None]
+        ages = [age for age in (policy.max_age_ms, KEPT.max_age_ms) if age is not None]
         few = Policy(min(policy.kept, KEPT.kept), min(ages))
         grace = min(grace_s, LATEST_GRACE_S)
         done += clean(latest, few, now_s, grace_s=grace, orphan_age_s=orphan_age_s)
     return done
 
 
-def _may_be_orphan(each: StoredFile) -> bool:
+def _may_be_orphan(file: StoredFile) -> bool:
     """Return whether a file is of a kind that only snapshots reference.
 
     Metadata files (`.json`) are removed by PyIceberg itself.
     """
-    return each.path.endswith((".parquet", ".avro"))
+    return file.path.endswith((".parquet", ".avro"))
 
 
 def _replaced(
@@ -128,21 +128,21 @@ def _replaced(
     waiting: set[str] = set()
     due: set[str] = set()
     done: list[str] = []
-    for each in stored:
-        if not each.path.rsplit("/", 1)[-1].startswith(REPLACED):
+    for stored_file in stored:
+        if not stored_file.path.rsplit("/", 1)[-1].startswith(REPLACED):
             continue
-        with table.io.new_input(each.path).open() as file:
+        with table.io.new_input(stored_file.path).open() as file:
             content = file.read()
         try:
             value = json.loads(content)
         except ValueError:
             # A crash cut the list off, before the commit that would have replaced the files.
-            done += [each.path] if each.modified_s < before_s else []
+            done += [stored_file.path] if stored_file.modified_s < before_s else []
             continue
         paths = set(map(place_of, value["paths"]))
         if value["replaced_ms"] / 1000 > before_s:
             waiting |= paths
         else:
             due |= paths
-            done += [] if paths & referenced else [each.path]
+            done += [] if paths & referenced else [stored_file.path]
     return waiting, due, done

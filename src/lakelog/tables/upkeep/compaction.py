@@ -165,10 +165,10 @@ def _round(
         remove_unreferenced(address.load(), made)
         return None
     sizes = {
-        each.file.file_path: each.file.file_size_in_bytes for each in table.scan().plan_files()
+        task.file.file_path: task.file.file_size_in_bytes for task in table.scan().plan_files()
     }
     current = address.load().scan().plan_files()
-    after = sum(each.file.file_size_in_bytes for each in current if each.file.file_path in made)
+    after = sum(task.file.file_size_in_bytes for task in current if task.file.file_path in made)
     return Compacted(len(old), len(made), sum(sizes[f.file_path] for f in old), after, rows)
 
 

@@ -30,7 +30,7 @@ def create(
     admin: Admin,
     client: TopicClient,
     topic: str,
-    place: Warehouse,
+    warehouse: Warehouse,
     name: str,
     partition_by: str | None = None,
     *,
@@ -43,7 +43,7 @@ def create(
     as `ensure_table`, `ValueError` for the table of another topic and for an unknown term,
     `TopicMissingError`, `KafkaError`.
     """
-    address = TableAddress(place.catalog, (NAMESPACE, name))
+    address = TableAddress(warehouse.catalog, (NAMESPACE, name))
     topic_id = client.describe([topic])[topic].topic_id
     owner = owner_of(client, address, besides=topic)
     if owner is not None:
@@ -54,7 +54,7 @@ def create(
     table = ensure_table(address, partition_by=terms)
     if archived_topic_ids(table.properties) - {topic_id}:
         raise _taken(name, f"has rows of another topic, perhaps of an earlier {topic!r}")
-    keys = {"table.enable": "true", **keys_of(topic, name, place)}
+    keys = {"table.enable": "true", **keys_of(topic, name, warehouse)}
     if latest:
         keys[ENABLED] = "true"
     if terms:
@@ -67,21 +67,21 @@ def _taken(name: str, why: str) -> ValueError:
     return ValueError(f"the table {NAMESPACE}.{name} {why}: choose another name with --name")
 
 
-def check_droppable(client: TopicClient, topic: str, place: TablePlace) -> None:
-    """Raise `ValueError` if the table at `place` is not the topic's.
+def check_droppable(client: TopicClient, topic: str, listed: TablePlace) -> None:
+    """Raise `ValueError` if the table at `listed` is not the topic's.
 
     A table with rows of another topic is not, nor an empty table that another topic names, too.
     Raises as `find_table`.
     """
-    table = find_table(place.address)
+    table = find_table(listed.address)
     if table is None:
         return
     archived = archived_topic_ids(table.properties)
     if archived - {client.describe([topic])[topic].topic_id}:
-        raise ValueError(_of_another(place.name, "has rows of another topic"))
-    owner = None if archived else owner_of(client, place.address, besides=topic)
+        raise ValueError(_of_another(listed.name, "has rows of another topic"))
+    owner = None if archived else owner_of(client, listed.address, besides=topic)
     if owner is not None:
-        raise ValueError(_of_another(place.name, f"belongs to topic {owner!r}"))
+        raise ValueError(_of_another(listed.name, f"belongs to topic {owner!r}"))
 
 
 def _of_another(name: str, why: str) -> str:
@@ -122,7 +122,7 @@ def drop(
     # After the archive: a running refresh would create the table of newest records again.
     if latest is not None:
         dropped.append(latest)
-    deleted = sum(remove(each, purge=purge) for each in dropped)
+    deleted = sum(remove(address, purge=purge) for address in dropped)
     if is_named:
         _reset(admin, topic, (*KEYS, *LATEST_KEYS))
     return deleted

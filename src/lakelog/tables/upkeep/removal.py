@@ -81,8 +81,8 @@ def _delete(catalog: Catalog, address: TableAddress) -> int:
 
 def _paths(table: Table) -> list[str]:
     """Return the files of the table without the metadata file, which the catalog loads."""
-    found = stored_files(table.io, table.location())
-    return [file.path for file in found if file.path != table.metadata_location]
+    files = stored_files(table.io, table.location())
+    return [file.path for file in files if file.path != table.metadata_location]
 
 
 def _delete_file(io: FileIO, path: str) -> bool:

@@ -28,12 +28,12 @@ def named_places(client: TopicClient, topics: Mapping[str, TopicMeta]) -> dict[s
     The table itself has the ends of a disabled archive, if this host has its catalog. Raises
     `KafkaError`, and as `find_table`.
     """
-    found = {}
-    for topic, place in find_places(client, topics, also_disabled=True).items():
-        known = place if place.is_enabled else _with_ends(place, topics[topic].topic_id)
-        if known is not None:
-            found[topic] = known
-    return found
+    places = {}
+    for topic, named in find_places(client, topics, also_disabled=True).items():
+        table = named if named.is_enabled else _with_ends(named, topics[topic].topic_id)
+        if table is not None:
+            places[topic] = table
+    return places
 
 
 def stored_places(topics: Mapping[str, TopicMeta], folders: Folders) -> dict[str, TablePlace]:
@@ -43,15 +43,15 @@ def stored_places(topics: Mapping[str, TopicMeta], folders: Folders) -> dict[str
     `warehouse_at`.
     """
     topic_of = {meta.topic_id: topic for topic, meta in topics.items()}
-    found: dict[str, TablePlace] = {}
+    places: dict[str, TablePlace] = {}
     for warehouse, catalog in folders:
         for name, topic_ids in _archives_in(warehouse, catalog).items():
-            for topic in (topic_of[each] for each in topic_ids if each in topic_of):
-                place = TablePlace(topic, name, warehouse, catalog, {}, is_enabled=False)
-                known = _with_ends(place, topics[topic].topic_id)
-                if known is not None and (topic not in found or name == topic):
-                    found[topic] = known
-    return found
+            for topic in (topic_of[topic_id] for topic_id in topic_ids if topic_id in topic_of):
+                listed = TablePlace(topic, name, warehouse, catalog, {}, is_enabled=False)
+                table = _with_ends(listed, topics[topic].topic_id)
+                if table is not None and (topic not in places or name == topic):
+                    places[topic] = table
+    return places
 
 
 def _archives_in(warehouse: str, catalog: str) -> dict[str, set[str]]:
@@ -62,22 +62,22 @@ def _archives_in(warehouse: str, catalog: str) -> dict[str, set[str]]:
     opened = open_catalog(properties)
     if not opened.namespace_exists(NAMESPACE):
         return {}
-    found = {}
+    archives = {}
     for _, name in sorted(opened.list_tables(NAMESPACE)):
         table = find_table(TableAddress(properties, (NAMESPACE, name)))
         if table is not None and not has_letters(table):
-            found[name] = archived_topic_ids(table.properties)
-    return found
+            archives[name] = archived_topic_ids(table.properties)
+    return archives
 
 
-def _with_ends(place: TablePlace, topic_id: str) -> TablePlace | None:
+def _with_ends(listed: TablePlace, topic_id: str) -> TablePlace | None:
     """Return the place with the ends that its table holds; `None` if the table was dropped.
 
     Without access to the catalog the place is returned as it is.
     """
-    if not place.address.catalog_exists():
-        return place
-    table = find_table(place.address)
+    if not listed.address.catalog_exists():
+        return listed
+    table = find_table(listed.address)
     if table is None:
         return None
-    return replace(place, published=read_progress(table.properties, topic_id).ends)
+    return replace(listed, published=read_progress(table.properties, topic_id).ends)

@@ -62,7 +62,7 @@ class Demo:
         begin_s = self._load.now_s
         text, repair = fault()
         time.sleep(self._steady_s)
-        moments = [(each.partition, each.moment_s) for each in self._load.acknowledged]
+        moments = [(record.partition, record.moment_s) for record in self._load.acknowledged]
         gap = longest_gap(moments, begin_s, self._load.now_s)
         if gap is not None:
             self._say(f"  longest gap until now: {gap.length_s:.2f} s in partition {gap.partition}")
@@ -75,7 +75,7 @@ class Demo:
         """Kill the leader of a partition, if possible not the controller."""
         controller = self._controller()
         leaders = [self._leader(index) for index in range(PARTITIONS)]
-        node_id = next((each for each in leaders if each != controller), leaders[0])
+        node_id = next((leader for leader in leaders if leader != controller), leaders[0])
         led = leaders.count(node_id)
         return self._kill_broker(node_id, f"kill -9 broker {node_id}, leader of {led} partitions")
 
@@ -84,10 +84,10 @@ class Demo:
         return self._kill_broker(node_id, f"kill -9 broker {node_id}, the controller")
 
     def _controller(self) -> int:
-        return _known(lambda: self._cluster.controller_id, "the cluster has no controller")
+        return _await_node_id(lambda: self._cluster.controller_id, "the cluster has no controller")
 
     def _leader(self, index: int) -> int:
-        return _known(
+        return _await_node_id(
             lambda: self._cluster.leader_id(TOPIC, index), f"{TOPIC}-{index} has no leader"
         )
 
@@ -116,7 +116,7 @@ class Demo:
 
     def _judge(self) -> bool:
         acknowledged = self._load.acknowledged
-        moments = [(each.partition, each.moment_s) for each in acknowledged]
+        moments = [(record.partition, record.moment_s) for record in acknowledged]
         gaps = [longest_gap(moments, fault.begin_s, fault.end_s) for fault in self._faults]
         verdict = examine(
             acknowledged, stored_records(self._cluster.bootstrap_servers, TOPIC, PARTITIONS)
@@ -155,7 +155,7 @@ def run_demo(folder: Path, *, steady_s: float = _STEADY_S) -> bool:
             return Demo(brokers, ensemble, steady_s=steady_s).run()
 
 
-def _known(read: Callable[[], int], missing: str) -> int:
+def _await_node_id(read: Callable[[], int], missing: str) -> int:
     """Return the node id once there is one: it is -1 during an election. Raises `BrokerError`."""
     deadline = time.monotonic() + _SETTLE_TIMEOUT_S
     while time.monotonic() < deadline:

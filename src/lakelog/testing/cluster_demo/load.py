@@ -88,13 +88,13 @@ def stored_records(
     """Return offset and value of all records, by partition. Raises `RuntimeError` at a timeout."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False}
     consumer = Consumer(settings | _QUIET)
-    found: dict[int, list[tuple[int, bytes]]] = {}
+    records: dict[int, list[tuple[int, bytes]]] = {}
     try:
         for partition in range(partitions):
-            place = TopicPartition(topic, partition, 0)
-            _, end = consumer.get_watermark_offsets(place, timeout=_POLL_S)
-            rows = found[partition] = []
-            consumer.assign([place])
+            topic_partition = TopicPartition(topic, partition, 0)
+            _, end = consumer.get_watermark_offsets(topic_partition, timeout=_POLL_S)
+            rows = records[partition] = []
+            consumer.assign([topic_partition])
             while len(rows) < end:
                 messages = consumer.consume(min(10_000, end - len(rows)), _POLL_S)
                 if not messages:
@@ -106,4 +106,4 @@ def stored_records(
                         rows.append((offset, value))
     finally:
         consumer.close()
-    return found
+    return records

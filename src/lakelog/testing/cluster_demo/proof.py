@@ -47,10 +47,10 @@ def examine(
         (partition, offset): value for partition, rows in stored.items() for offset, value in rows
     }
     counts = Counter(places.values())
-    missing = sum(each.value not in counts for each in acknowledged)
+    missing = sum(record.value not in counts for record in acknowledged)
     misplaced = sum(
-        each.value in counts and places.get((each.partition, each.offset)) != each.value
-        for each in acknowledged
+        record.value in counts and places.get((record.partition, record.offset)) != record.value
+        for record in acknowledged
     )
     reordered = sum(
         int(later[1]) < int(earlier[1])

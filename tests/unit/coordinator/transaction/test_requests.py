@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.ids import Decision
 from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
-from lakelog.coordinator.transaction.requests import NO_SEQUENCE, LogEnds, Request, WrittenTo
+from lakelog.coordinator.transaction.requests import (
+    NO_SEQUENCE,
+    LastSequences,
+    LogEnds,
+    Request,
+    WrittenTo,
+)
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.state import NO_PRODUCER_ID
-from transaction_setup import Setup, in_virtual_time
+from transaction_setup import Setup, in_virtual_time, run
 
 PLACE = WrittenTo("orders", 0, 1000, 0)
 
@@ -47,6 +58,23 @@ async def test_a_request_whose_need_cannot_be_met_is_refused(setup: Setup) -> No
     request = _Needy(future=setup.tasks.future(), key="t")
     setup.coordinator._host.ask(request)
     assert await request.future is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_request_is_refused_if_its_need_fails_unexpectedly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fails(targets: Sequence[WrittenTo]) -> LastSequences:
+        raise RuntimeError("planted")
+
+    async def scenario(setup: Setup) -> None:
+        setup.producer_logs.last_sequences = fails  # type: ignore[method-assign]
+        request = _Needy(future=setup.tasks.future(), key="t")
+        setup.coordinator._host.ask(request)
+        answer = await asyncio.wait_for(request.future, 60)
+        assert answer is ErrorCode.UNKNOWN_SERVER_ERROR
+
+    run(scenario)
+    assert any("planted" in str(each.exc_info) for each in caplog.records)
 
 
 @in_virtual_time()

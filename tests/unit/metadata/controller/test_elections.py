@@ -228,6 +228,31 @@ def test_a_partition_has_no_leader_while_its_only_log_is_offline(
     assert plan_failed_replicas(two_partitions.apply(record), 1, 1, failed).records == ()
 
 
+def test_a_broker_that_cannot_write_leads_if_the_only_other_log_is_offline(
+    two_partitions: MetadataImage,
+) -> None:
+    stuck = two_partitions.apply(PartitionRecord(TOPIC, 0, (1, 2), (1,), 1, 5, 9, (2,)))
+    stuck = stuck.apply(BrokerReadOnly(2, 1))
+    failed = {(TOPIC, 0): Failure(5, is_offline=True)}
+    (record,) = plan_failed_replicas(stuck, 1, 1, failed).records
+    assert record == PartitionRecord(TOPIC, 0, (1, 2), (2,), 2, 6, 10)
+
+
+def test_an_unclean_election_chooses_no_replica_whose_log_is_offline(
+    two_partitions: MetadataImage,
+) -> None:
+    alone = two_partitions.apply(PartitionRecord(TOPIC, 0, (1, 2), (1,), 1, 5, 9))
+    failed = {(TOPIC, index): Failure(5, is_offline=True) for index in (0, 1)}
+    offline = alone.apply_all(plan_failed_replicas(alone, 1, 1, failed).records, alone.end)
+    leaders = {}
+    for index in (0, 1):
+        after, error = _elect(offline, UNCLEAN, index, "t")
+        found = after.partition("t", index)
+        assert found is not None and error is ErrorCode.NONE
+        leaders[index] = found.leader
+    assert leaders == {0: 2, 1: 1}, "broker 1 has the only replica of the second partition"
+
+
 def test_another_process_reports_nothing(two_partitions: MetadataImage) -> None:
     with pytest.raises(KafkaError, match="not registered in epoch 2"):
         plan_failed_replicas(two_partitions, 1, 2, {(TOPIC, 0): Failure(5)})

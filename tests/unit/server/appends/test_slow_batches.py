@@ -364,7 +364,7 @@ def test_searches_leave_half_of_the_loop(clock: BusyClock) -> None:
             assert (yield lambda: b"records") == b"records"
             return answer
 
-        assert await slow.found(search()) == answer
+        assert await slow.find(search()) == answer
 
     idle_s = _elapsed_s(look())
     assert clock.looks // 2 == 21

@@ -11,6 +11,7 @@ from lakelog.metadata.errors import RegistrationLost
 from lakelog.metadata.failover import AT_START, NO_LEADER, Failure
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import NO_DIRECTORY, BrokerFenced, BrokerRecord, BrokerUnregistered
+from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker
 
@@ -118,6 +119,29 @@ def test_a_partition_whose_only_log_is_offline_has_no_leader_until_it_is_replace
         mended = world.broker.image.partition("orders", 0)
         assert mended is not None
         assert (mended.leader, mended.isr) == (OWN, (OWN,))
+
+
+def test_a_log_that_fails_during_the_report_of_a_loss_is_reported_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with MemoryBroker() as world:
+        lost, failed = (world.create("orders"), 0), (world.create("payments"), 0)
+        control, metadata = world._server._control, world.broker.metadata
+        membership, heartbeat = control.membership, control.controller.heartbeat
+
+        async def failing(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+            membership.note_failed(failed, Failure(0, is_offline=True))
+            return await heartbeat(request)
+
+        world.run(metadata.submit(lambda image: plan_fence(image, {OWN: membership.epoch})))
+        with monkeypatch.context() as planted:
+            planted.setattr(control.controller, "heartbeat", failing)
+            world.run(membership.report_loss(bytes(16), [("orders", *lost)]))
+        membership.serve()
+        world.pass_time(1.0)
+        offline = world.broker.image.partition("payments", 0)
+        assert offline is not None
+        assert (offline.leader, offline.elr) == (NO_LEADER, (OWN,))
 
 
 def test_a_living_broker_that_was_unregistered_stops(

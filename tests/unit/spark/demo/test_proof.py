@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.spark.demo.proof import ProofError, Tally, _found
+from lakelog.spark.demo.proof import ProofError, Tally, _counted
 from lakelog.spark.demo.report import Ledger
 
 
@@ -18,7 +18,7 @@ def test_digests_depend_on_order_and_boundaries() -> None:
 
 
 def test_archive_and_rest_make_one_partition() -> None:
-    found = _found([(0, 0, b"a"), (0, 1, b"b"), (1, 0, b"c")], [(0, 2, b"d")])
+    found = _counted([(0, 0, b"a"), (0, 1, b"b"), (1, 0, b"c")], [(0, 2, b"d")])
 
     assert found.archived == {0: 2, 1: 1}
     assert found.live == {0: 1}
@@ -27,13 +27,13 @@ def test_archive_and_rest_make_one_partition() -> None:
 @pytest.mark.parametrize("offset", [0, 2])
 def test_a_missing_or_repeated_offset_is_an_error(offset: int) -> None:
     with pytest.raises(ProofError, match=r"offset \d instead of"):
-        _found([(0, 0, b"a")], [(0, offset, b"b")])
+        _counted([(0, 0, b"a")], [(0, offset, b"b")])
 
 
 def test_a_ledger_holds_only_if_every_reader_agrees() -> None:
-    good = _found([(0, 0, b"a")], [(0, 1, b"b")])
-    changed = _found([(0, 0, b"a")], [(0, 1, b"B")])
-    short = _found([(0, 0, b"a")], [])
+    good = _counted([(0, 0, b"a")], [(0, 1, b"b")])
+    changed = _counted([(0, 0, b"a")], [(0, 1, b"B")])
+    short = _counted([(0, 0, b"a")], [])
 
     assert Ledger("t", {0: 2}, good.digests, {"x": good, "y": good}).holds(0)
     assert not Ledger("t", {0: 2}, good.digests, {"x": good, "y": changed}).holds(0)

@@ -111,7 +111,7 @@ def test_limits_mean_the_same_whether_or_not_the_batch_is_known(
 
     def read(max_bytes: int, *, min_one: bool) -> int:
         if not known:
-            log.segments.known.clear()
+            log.segments.known_batches.clear()
         found = log.read(2, max_bytes, end_offset=6, min_one=min_one)
         if found is None:
             return 0

@@ -142,7 +142,7 @@ def prepared(log: Log, disk: ColdDisk, offset: int, end: int | None = None) -> L
 def forget(log: Log, disk: ColdDisk) -> None:
     disk.resident.clear()
     log.segments.sought = ()
-    log.segments.known.clear()
+    log.segments.known_batches.clear()
     for segment in log.segments[:-1]:
         segment.unload()
 
@@ -270,7 +270,7 @@ def test_a_segment_without_a_possible_index_is_walked_once(
 
 
 def _refused(log: Log) -> None:
-    log.segments.known.clear()
+    log.segments.known_batches.clear()
     with pytest.raises(CorruptLog):
         read(log, 17)
 

@@ -118,9 +118,9 @@ def test_the_active_segment_is_never_replaced() -> None:
 def test_a_cut_forgets_earlier_places_and_jobs() -> None:
     log = filled(memory_store())
     generation = log.segments.generation
-    assert log.segments.known.find(6) is not None
+    assert log.segments.known_batches.find(6) is not None
     log.truncate_to(4)
-    assert log.segments.known.find(6) is None
+    assert log.segments.known_batches.find(6) is None
     assert log.segments.generation > generation
     assert log.segments.active.next_offset == log.log_end_offset == 4
 

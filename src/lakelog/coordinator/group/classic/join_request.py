@@ -83,7 +83,9 @@ class Join:
         explain: Explain = lambda _: None,
     ) -> Join:
         """Return a copy of the request; `answer` sends its response."""
-        protocols = tuple([(each.name, bytes(each.metadata)) for each in request.protocols])
+        protocols = tuple(
+            [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
+        )
         rebalance_timeout_ms = request.rebalance_timeout_ms
         if rebalance_timeout_ms < 0:
             rebalance_timeout_ms = request.session_timeout_ms

@@ -36,9 +36,9 @@ class Leaves:
         One rebalance follows for all of them. The codes are UNKNOWN_MEMBER_ID and
         FENCED_INSTANCE_ID; nothing is raised.
         """
-        known = len(group.members)
+        member_count = len(group.members)
         responses = [_response(identity, self._leave(group, identity)) for identity in members]
-        if len(group.members) < known:
+        if len(group.members) < member_count:
             return self._rebalancer.members_left(now, group), responses
         return self._rebalancer.pending_left(now, group), responses
 
@@ -114,9 +114,9 @@ class Syncs:
     ) -> Decision:
         generation = group.assignment_generation = group.generation
         assignments = {
-            each.member_id: bytes(each.assignment)
-            for each in request.assignments
-            if each.member_id in group.members
+            assignment.member_id: bytes(assignment.assignment)
+            for assignment in request.assignments
+            if assignment.member_id in group.members
         }
         more = sum(map(len, assignments.values()))
         more -= sum(len(member.assignment) for member in group.members.values())

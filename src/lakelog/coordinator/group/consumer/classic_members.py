@@ -103,7 +103,9 @@ class ClassicMembers:
         if self._groups.config.migration is MigrationPolicy.DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, _NO_MIGRATION)
         self._groups.check_room(group, join.member_id, join.instance_id)
-        others = [each.classic for each in group.classic_members() if each.classic is not None]
+        others = [
+            member.classic for member in group.classic_members() if member.classic is not None
+        ]
         names = {name for name, _ in join.protocols}
         for classic in others:
             names &= {name for name, _ in classic.protocols}
@@ -249,10 +251,10 @@ def _leave_one(
         elif member_id:
             fenced_static_member(group, member_id, instance_id)
         else:
-            found = group.static_member(instance_id)
-            if found is None:
+            member = group.static_member(instance_id)
+            if member is None:
                 raise unknown_member(group, member_id)
-            member_id = found.member_id
+            member_id = member.member_id
     except KafkaError as error:
         response.error_code = error.code
     else:

@@ -92,7 +92,9 @@ class ConsumerGroup:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
-        reconciled = (each.is_reconciled(self.assignment_epoch) for each in self.members.values())
+        reconciled = (
+            member.is_reconciled(self.assignment_epoch) for member in self.members.values()
+        )
         return ConsumerGroupState.STABLE if all(reconciled) else ConsumerGroupState.RECONCILING
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
@@ -111,7 +113,7 @@ class ConsumerGroup:
 
     def subscribed_topics(self) -> set[str]:
         """Return the topics that any member subscribes to."""
-        return set(self.name_counts).union(*(each.topics for each in self.regexes.values()))
+        return set(self.name_counts).union(*(regex.topics for regex in self.regexes.values()))
 
     def classic_members(self) -> list[ConsumerMember]:
         """Return the members that use the classic protocol."""
@@ -119,7 +121,7 @@ class ConsumerGroup:
 
     def preferred_assignor(self, default: str) -> str:
         """Return the assignor that most members name; on a tie, the first in alphabetical order."""
-        counts = Counter(each.assignor for each in self.members.values() if each.assignor)
+        counts = Counter(member.assignor for member in self.members.values() if member.assignor)
         return min(counts, key=lambda name: (-counts[name], name), default=default)
 
     # Replay
@@ -207,12 +209,12 @@ class ConsumerGroup:
             for member, sign in ((old, -1), (new, 1)):
                 self.subscription_bytes += 0 if member is None else sign * member.subscription_bytes
         nothing: frozenset[str] = frozenset()
-        before, after = (nothing if each is None else each.topics for each in (old, new))
+        before, after = (nothing if member is None else member.topics for member in (old, new))
         if before != after:
             _move(self.name_counts, before, after)
         before, after = (
-            nothing if each is None or not each.regex else frozenset((each.regex,))
-            for each in (old, new)
+            nothing if member is None or not member.regex else frozenset((member.regex,))
+            for member in (old, new)
         )
         if before != after:
             _move(self.regex_counts, before, after)

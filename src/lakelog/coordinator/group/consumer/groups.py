@@ -193,8 +193,8 @@ class ConsumerGroups:
 
     def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
         """Raise `KafkaError(GROUP_MAX_SIZE_REACHED)` if a new member exceeds the group's limit."""
-        known = member_id in group.members or group.static_member(instance_id) is not None
-        if not known and len(group.members) >= self.config.members_max:
+        is_member = member_id in group.members or group.static_member(instance_id) is not None
+        if not is_member and len(group.members) >= self.config.members_max:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of "
@@ -256,8 +256,8 @@ class ConsumerGroups:
         if self._classic.get(group_id) is classic:
             del self._classic[group_id]
         group = self.by_id.get(group_id)
-        for each in group.members.values() if group is not None else ():
-            self.arm(now, group_id, each)
+        for migrated in group.members.values() if group is not None else ():
+            self.arm(now, group_id, migrated)
 
     # Members that leave
 
@@ -270,7 +270,7 @@ class ConsumerGroups:
         failed: Failed,
     ) -> Decision:
         """Remove members; downgrade the group if no member of the consumer protocol is left."""
-        staying = [each for each in group.members.values() if each.member_id not in leaving]
+        staying = [member for member in group.members.values() if member.member_id not in leaving]
         if staying and self.may_downgrade(staying):
             return self.downgrade(now, Draft(group), leaving, committed, failed, rebalances=True)
         draft = Draft(group)
@@ -287,7 +287,7 @@ class ConsumerGroups:
         return (
             self.config.migration.downgrades
             and len(staying) <= self._classic_members_max
-            and all(each.classic is not None for each in staying)
+            and all(member.classic is not None for member in staying)
         )
 
     def downgrade(

@@ -106,7 +106,11 @@ class ConsumerMember:
     def memory(self) -> int:
         """Estimated memory in bytes, with its entries among the group's owners."""
         texts = (self.member_id, self.instance_id, self.rack_id, self.client_id, self.client_host)
-        held = sum(len(each) for part in (self.assigned, self.pending) for each in part.values())
+        held = sum(
+            len(partitions)
+            for part in (self.assigned, self.pending)
+            for partitions in part.values()
+        )
         subscription = sum(map(text_bytes, self.topics)) + text_bytes(self.regex)
         classic = 0 if self.classic is None else protocols_bytes(self.classic.protocols)
         return (
@@ -156,7 +160,9 @@ class ConsumerMember:
         Its next epochs do not continue the earlier ones, so earlier commits can no longer be
         validated by epoch.
         """
-        assigned = {topic: dict.fromkeys(each, 0) for topic, each in self.assigned.items()}
+        assigned = {
+            topic: dict.fromkeys(partitions, 0) for topic, partitions in self.assigned.items()
+        }
         return replace(self, member_epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending={})
 
     def renamed(self, member_id: str) -> ConsumerMember:
@@ -228,7 +234,9 @@ def target_bytes(target: Target | None) -> int:
     """Return the estimated memory of a target assignment in bytes; 0 without one."""
     if target is None:
         return 0
-    return sum(_TARGET_TOPIC_BYTES + _TARGET_BYTES * len(each) for each in target.values())
+    return sum(
+        _TARGET_TOPIC_BYTES + _TARGET_BYTES * len(partitions) for partitions in target.values()
+    )
 
 
 def _stored_epochs(epochs: Epochs) -> list[TopicPartitions]:
@@ -236,7 +244,7 @@ def _stored_epochs(epochs: Epochs) -> list[TopicPartitions]:
         TopicPartitions(
             topic_id=topic_id,
             partitions=(partitions := sorted(epochs[topic_id])),
-            assignment_epochs=[epochs[topic_id][each] for each in partitions],
+            assignment_epochs=[epochs[topic_id][partition] for partition in partitions],
         )
         for topic_id in sorted(epochs)
     ]
@@ -268,5 +276,7 @@ def _classic_value(classic: ClassicSide) -> ClassicMemberMetadata:
 def _classic_side(value: ClassicMemberMetadata | None) -> ClassicSide | None:
     if value is None or not value.supported_protocols:
         return None
-    protocols = tuple((each.name, bytes(each.metadata)) for each in value.supported_protocols)
+    protocols = tuple(
+        (protocol.name, bytes(protocol.metadata)) for protocol in value.supported_protocols
+    )
     return ClassicSide(value.session_timeout_ms, protocols)

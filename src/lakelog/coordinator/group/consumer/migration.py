@@ -112,7 +112,7 @@ def _assigned(classic: ClassicGroup, member: Member, topics: Topics) -> dict[byt
             "an unsupported custom assignor is in use. Please switch to a default assignor "
             "before re-attempting the upgrade.",
         )
-    named = {each.topic: each.partitions for each in assignment.assigned_partitions}
+    named = {assigned.topic: assigned.partitions for assigned in assignment.assigned_partitions}
     return {
         topic_id: dict.fromkeys(partitions, classic.generation)
         for name, partitions in named.items()
@@ -140,10 +140,12 @@ def downgraded(
         if member.member_id not in leaving:
             classic.add(_downgraded_member(member))
     classic.protocol = classic.selected_protocol()
-    for each in classic.members.values():
-        target = group.target.get(each.member_id, {})
+    for classic_member in classic.members.values():
+        target = group.target.get(classic_member.member_id, {})
         partitions = {topic: sorted(target[topic]) for topic in target}
-        each.assignment = encode_assignment(each.metadata(classic.protocol), partitions, topics)
+        classic_member.assignment = encode_assignment(
+            classic_member.metadata(classic.protocol), partitions, topics
+        )
     classic.transition(GroupState.STABLE, wall_ms)
     return classic
 
@@ -163,7 +165,7 @@ def _downgraded_member(member: ConsumerMember) -> Member:
 
 def classic_record(classic: ClassicGroup) -> GroupRecord:
     """Return the record of a classic group with its assignment."""
-    assignments = {each.member_id: each.assignment for each in classic.members.values()}
+    assignments = {member.member_id: member.assignment for member in classic.members.values()}
     return classic.record(assignments)
 
 
@@ -176,6 +178,6 @@ def encode_assignment(
         for topic_id in partitions
         if (name := topics.topic_name(topic_id)) is not None
     ]
-    named.sort(key=lambda each: each.topic)
+    named.sort(key=lambda assigned: assigned.topic)
     version = min(version_of(subscription), ConsumerProtocolAssignment.__versions__.highest)
     return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=named), version)

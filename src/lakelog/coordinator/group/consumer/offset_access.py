@@ -78,12 +78,12 @@ def commit_partitions(
         named: name, topic id and partitions of each topic.
         by_id: whether the topic ids count, not the names.
     """
-    found: list[tuple[bytes, int]] = []
+    keys: list[tuple[bytes, int]] = []
     for name, topic_id, partitions in named:
-        known = topic_id if by_id else topics.topic_id(name)
-        if known is not None:
-            found += [(known, partition) for partition in partitions]
-    return found
+        known_id = topic_id if by_id else topics.topic_id(name)
+        if known_id is not None:
+            keys += [(known_id, partition) for partition in partitions]
+    return keys
 
 
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:

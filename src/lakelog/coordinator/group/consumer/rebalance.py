@@ -67,9 +67,9 @@ class ConsumerRebalancer:
 
     def _follow_topics(self, draft: Draft, *, bump: bool) -> None:
         group = draft.group
-        found = metadata_hash(group.subscribed_topics(), self._topics)
-        if bump or found != group.metadata_hash:
-            draft.put_epoch(group.epoch + 1, found)
+        topics_hash = metadata_hash(group.subscribed_topics(), self._topics)
+        if bump or topics_hash != group.metadata_hash:
+            draft.put_epoch(group.epoch + 1, topics_hash)
         if group.has_partition_metadata:
             draft.delete_partition_metadata()
 
@@ -96,22 +96,28 @@ class ConsumerRebalancer:
 
     def _targets(self, group: ConsumerGroup) -> dict[str, Target]:
         members = [
-            Member(each.member_id, group.topics_of(each), each.instance_id)
-            for each in group.members.values()
+            Member(member.member_id, group.topics_of(member), member.instance_id)
+            for member in group.members.values()
         ]
         ids = {name: self._topics.topic_id(name) for name in group.subscribed_topics()}
-        known = {name: topic_id for name, topic_id in ids.items() if topic_id is not None}
-        names = {topic_id: name for name, topic_id in known.items()}
-        counts = {name: self._topics.partition_count(name) for name in known}
+        topic_ids = {name: topic_id for name, topic_id in ids.items() if topic_id is not None}
+        names = {topic_id: name for name, topic_id in topic_ids.items()}
+        counts = {name: self._topics.partition_count(name) for name in topic_ids}
         current: Assignment = {
-            member_id: {names[each]: sorted(target[each]) for each in target if each in names}
+            member_id: {
+                names[topic_id]: sorted(target[topic_id])
+                for topic_id in target
+                if topic_id in names
+            }
             for member_id, target in group.target.items()
         }
         assignor = SERVER_ASSIGNORS[group.preferred_assignor(self.default_assignor)]
         shares = assignor(members, counts, current)
         assert _are_disjoint(shares), "a partition is assigned to two members"
         return {
-            member_id: {known[name]: frozenset(each) for name, each in share.items()}
+            member_id: {
+                topic_ids[name]: frozenset(partitions) for name, partitions in share.items()
+            }
             for member_id, share in shares.items()
         }
 
@@ -151,8 +157,8 @@ class ConsumerRebalancer:
         for member_id in member_ids:
             draft.remove_member(member_id)
         forget_unused(draft)
-        found = metadata_hash(draft.group.subscribed_topics(), self._topics)
-        draft.put_epoch(draft.group.epoch + 1, found)
+        topics_hash = metadata_hash(draft.group.subscribed_topics(), self._topics)
+        draft.put_epoch(draft.group.epoch + 1, topics_hash)
         if not draft.group.members:
             # No member is left whose partitions could be in use: the next one is assigned at once.
             draft.put_target_epoch(draft.group.epoch, 0)

@@ -61,9 +61,11 @@ def reconcile(
 
 
 def _advance(member: ConsumerMember, goal: Goal, owned: Owned | None) -> ConsumerMember:
-    wanted = {topic: goal.target[topic] for topic in goal.target if topic in goal.subscribed}
-    kept = _select(member.assigned, lambda topic, each: each in wanted.get(topic, ()))
-    given_up = _select(member.assigned, lambda topic, each: each not in wanted.get(topic, ()))
+    target = {topic: goal.target[topic] for topic in goal.target if topic in goal.subscribed}
+    kept = _select(member.assigned, lambda topic, partition: partition in target.get(topic, ()))
+    given_up = _select(
+        member.assigned, lambda topic, partition: partition not in target.get(topic, ())
+    )
     # While the member may still read these partitions, they stay in its record as pending: no other
     # member gets them, even after a restart of the coordinator.
     if given_up and _has(owned, given_up):
@@ -75,16 +77,16 @@ def _advance(member: ConsumerMember, goal: Goal, owned: Owned | None) -> Consume
             pending=given_up,
         )
     missing = [
-        (topic, each)
-        for topic, partitions in wanted.items()
-        for each in partitions
-        if each not in kept.get(topic, ())
+        (topic, partition)
+        for topic, partitions in target.items()
+        for partition in partitions
+        if partition not in kept.get(topic, ())
     ]
     # A partition that this member has given up and is to get again is its own, not another's.
     free = [
-        (topic, each)
-        for topic, each in missing
-        if goal.is_free(topic, each) or each in member.pending.get(topic, ())
+        (topic, partition)
+        for topic, partition in missing
+        if goal.is_free(topic, partition) or partition in member.pending.get(topic, ())
     ]
     waits = len(free) < len(missing)
     return replace(
@@ -128,7 +130,9 @@ def _has(owned: Owned | None, partitions: Epochs) -> bool:
 
 def _select(epochs: Epochs, accepts: Callable[[bytes, int], bool]) -> dict[bytes, dict[int, int]]:
     selected = {
-        topic: {each: epoch for each, epoch in partitions.items() if accepts(topic, each)}
+        topic: {
+            partition: epoch for partition, epoch in partitions.items() if accepts(topic, partition)
+        }
         for topic, partitions in epochs.items()
     }
     return {topic: partitions for topic, partitions in selected.items() if partitions}
@@ -137,6 +141,6 @@ def _select(epochs: Epochs, accepts: Callable[[bytes, int], bool]) -> dict[bytes
 def _with(
     epochs: dict[bytes, dict[int, int]], given: Iterable[tuple[bytes, int]], epoch: int
 ) -> Epochs:
-    for topic, each in given:
-        epochs.setdefault(topic, {})[each] = epoch
+    for topic, partition in given:
+        epochs.setdefault(topic, {})[partition] = epoch
     return epochs

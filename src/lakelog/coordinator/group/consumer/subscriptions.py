@@ -72,13 +72,13 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     each group one rebalance, not its state.
     """
     digest = hashlib.blake2b(digest_size=8)
-    found = False
+    has_topics = False
     for name in sorted(names):
         topic_id = topics.topic_id(name)
         if topic_id is not None:
-            found = True
+            has_topics = True
             digest.update(topic_id + _COUNT.pack(topics.partition_count(name)))
-    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+    return int.from_bytes(digest.digest(), "big", signed=True) if has_topics else 0
 
 
 def subscribed_ids(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> set[bytes]:
@@ -137,5 +137,7 @@ class Regexes:
 
 def forget_unused(draft: Draft) -> None:
     """Delete expressions that no member has any more."""
-    for regex in [each for each in draft.group.regexes if each not in draft.group.regex_counts]:
+    for regex in [
+        pattern for pattern in draft.group.regexes if pattern not in draft.group.regex_counts
+    ]:
         draft.put_regex(regex, None)

@@ -31,7 +31,7 @@ _TIME_MAX = (1 << 63) - 1
 
 
 def check_commit(
-    group: ClassicGroup | None, known: bool, request: OffsetCommitRequest, version: int
+    group: ClassicGroup | None, has_offsets: bool, request: OffsetCommitRequest, version: int
 ) -> None:
     """Raise `KafkaError` unless the sender may commit offsets.
 
@@ -40,14 +40,14 @@ def check_commit(
 
     Args:
         group: None if the group never had members.
-        known: whether the group has committed offsets.
+        has_offsets: whether the group has committed offsets.
 
     Raises GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or
     REBALANCE_IN_PROGRESS.
     """
     generation = request.generation_id_or_member_epoch
     # The sender believes to be a member, but the group does not exist (any more).
-    if group is None and not known and generation >= 0:
+    if group is None and not has_offsets and generation >= 0:
         newer = version >= _GROUP_ID_NOT_FOUND_SINCE
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION)
     empty = group is None or group.state is GroupState.EMPTY
@@ -153,7 +153,7 @@ _NEWER_CODES_SINCE = 6
 
 
 def check_txn_commit(
-    group: ClassicGroup | None, known: bool, request: TxnOffsetCommitRequest, version: int
+    group: ClassicGroup | None, has_offsets: bool, request: TxnOffsetCommitRequest, version: int
 ) -> None:
     """Raise `KafkaError` unless the sender may commit offsets with its transaction.
 
@@ -162,12 +162,12 @@ def check_txn_commit(
 
     Args:
         group: None if the group never had members.
-        known: whether the group has committed or pending offsets.
+        has_offsets: whether the group has committed or pending offsets.
 
     Raises GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION.
     """
     generation = request.generation_id_or_member_epoch
-    if group is None and not known and generation >= 0:
+    if group is None and not has_offsets and generation >= 0:
         newer = version >= _NEWER_CODES_SINCE
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION)
     if generation < 0 and (group is None or group.state is GroupState.EMPTY):

@@ -48,15 +48,15 @@ def fetch_offsets(
             for group in {group.group_id: group for group in request.groups}.values()
         ]
         return OffsetFetchResponse(groups=groups)
-    wanted = None
+    requested = None
     if request.topics is not None:
-        wanted = [
+        requested = [
             OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted)
-    found = _fetch_group(group, version, table_of, topics, stable=request.require_stable)
-    return _older_response(found, wanted)
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=requested)
+    fetched = _fetch_group(group, version, table_of, topics, stable=request.require_stable)
+    return _older_response(fetched, requested)
 
 
 def _fetch_group(
@@ -92,10 +92,10 @@ def _mark_unstable(
     for topic in answers:
         name = topic.name or topics.topic_name(topic.topic_id) or ""
         topic.partitions = [
-            _partition(each.partition_index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-            if table.pending.is_pending(group_id, name, each.partition_index)
-            else each
-            for each in topic.partitions
+            _partition(partition.partition_index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if table.pending.is_pending(group_id, name, partition.partition_index)
+            else partition
+            for partition in topic.partitions
         ]
 
 
@@ -108,11 +108,11 @@ def _all_topics(
         topic_id = topics.topic_id(name)
         if topic_id is None:
             continue
-        found = [
+        offsets = [
             (partition, table.find(group_id, name, topic_id, partition))
             for partition in table.of_group(group_id)[name]
         ]
-        partitions = [_partition(index, value) for index, value in found if value is not None]
+        partitions = [_partition(index, value) for index, value in offsets if value is not None]
         if partitions:
             answers.append(
                 OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
@@ -161,7 +161,7 @@ def _partition(
 
 
 def _older_response(
-    group: OffsetFetchResponseGroup, wanted: Iterable[OffsetFetchRequestTopics] | None
+    group: OffsetFetchResponseGroup, requested: Iterable[OffsetFetchRequestTopics] | None
 ) -> OffsetFetchResponse:
     """Return the response for one group (before version 8).
 
@@ -177,7 +177,7 @@ def _older_response(
                 name=topic.name,
                 partitions=[_partition(index, None, code) for index in topic.partition_indexes],
             )
-            for topic in wanted or ()
+            for topic in requested or ()
         ]
     return OffsetFetchResponse(
         error_code=group.error_code, topics=[_older_topic(topic) for topic in answers]
@@ -189,12 +189,12 @@ def _older_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
         name=topic.name,
         partitions=[
             OffsetFetchResponsePartition(
-                partition_index=each.partition_index,
-                committed_offset=each.committed_offset,
-                committed_leader_epoch=each.committed_leader_epoch,
-                metadata=each.metadata,
-                error_code=each.error_code,
+                partition_index=partition.partition_index,
+                committed_offset=partition.committed_offset,
+                committed_leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata,
+                error_code=partition.error_code,
             )
-            for each in topic.partitions
+            for partition in topic.partitions
         ],
     )

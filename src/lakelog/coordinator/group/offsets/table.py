@@ -47,12 +47,14 @@ def in_order_of_eviction(newcomers: Sequence[Newcomer], now_ms: int) -> Iterator
     `now_ms` is in milliseconds since the epoch. Nothing is yielded once the fullest remaining
     minute is too recent.
     """
-    counts = Counter(each.since_ms // _MINUTE_MS for each in newcomers)
+    counts = Counter(newcomer.since_ms // _MINUTE_MS for newcomer in newcomers)
     busiest = sorted(counts, key=lambda minute: (counts[minute], minute), reverse=True)
     for minute in busiest:
         if (minute + 1) * _MINUTE_MS + NEWCOMER_MS > now_ms - _MINUTE_MS:
             return
-        of_minute = [each for each in newcomers if each.since_ms // _MINUTE_MS == minute]
+        of_minute = [
+            newcomer for newcomer in newcomers if newcomer.since_ms // _MINUTE_MS == minute
+        ]
         yield from sorted(of_minute, reverse=True)
 
 

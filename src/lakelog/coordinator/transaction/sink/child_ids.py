@@ -40,5 +40,5 @@ def coordinator_key(transactional_id: str) -> str:
     """
     if "/" not in transactional_id:
         return transactional_id
-    found = child_id(transactional_id)
-    return transactional_id if found is None else found.sink_id
+    child = child_id(transactional_id)
+    return transactional_id if child is None else child.sink_id

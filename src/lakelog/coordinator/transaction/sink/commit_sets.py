@@ -56,19 +56,19 @@ def refuse_sink() -> NoReturn:
 # Runs
 
 
-def needs_parent_id(known: Known, run: SinkRun) -> bool:
+def needs_parent_id(id_state: Known, run: SinkRun) -> bool:
     """Return whether `run_begun` needs a new producer id. Raises as `run_begun`."""
-    if known.current is None:
+    if id_state.current is None:
         return True
-    sink = sink_of(known.current)
+    sink = sink_of(id_state.current)
     _check_run(sink, run)
     if sink.run_id == run.run_id:
         return False
-    return needs_producer_id(known.current, None, may_be_old=known.may_be_old)
+    return needs_producer_id(id_state.current, None, may_be_old=id_state.may_be_old)
 
 
 def run_begun(
-    known: Known, run: SinkRun, timeout_ms: int, now_ms: int, new_producer_id: int
+    id_state: Known, run: SinkRun, timeout_ms: int, now_ms: int, new_producer_id: int
 ) -> Transaction:
     """Return the sink with this run; the present state itself if the run continues.
 
@@ -77,7 +77,7 @@ def run_begun(
     Raises `RefusedError` with NOT_A_SINK, ANOTHER_QUERY, RUN_FENCED, BATCH_COMMITTED, BATCH_AHEAD
     or TOO_MANY_RUNS.
     """
-    current = known.current
+    current = id_state.current
     if current is None:
         return Transaction(
             producer_id=new_producer_id,
@@ -91,21 +91,21 @@ def run_begun(
     _check_run(sink, run)
     if sink.run_id == run.run_id:
         return current
-    return with_run(known, run.run_id, now_ms, new_producer_id, expires=run.expires)
+    return with_run(id_state, run.run_id, now_ms, new_producer_id, expires=run.expires)
 
 
 def with_run(
-    known: Known, run_id: str, now_ms: int, new_producer_id: int, *, expires: bool
+    id_state: Known, run_id: str, now_ms: int, new_producer_id: int, *, expires: bool
 ) -> Transaction:
     """Return the sink with another run id and a higher epoch; its present run never returns."""
-    current = known.current
+    current = id_state.current
     assert current is not None
     sink = sink_of(current)
     former = sink.former_runs
     if sink.run_id:
         former += _digest(sink.run_id)
     part = replace(sink, run_id=run_id, former_runs=former, expires=expires)
-    if needs_producer_id(current, None, may_be_old=known.may_be_old):
+    if needs_producer_id(current, None, may_be_old=id_state.may_be_old):
         identity = Producer(new_producer_id, 0)
     else:
         identity = Producer(current.producer_id, current.producer_epoch + 1)
@@ -157,9 +157,9 @@ def _check_run(sink: Sink, run: SinkRun) -> None:
 
 
 def _is_in(digests: bytes, run_id: str) -> bool:
-    wanted = _digest(run_id)
+    digest = _digest(run_id)
     starts = range(0, len(digests), _DIGEST_BYTES)
-    return any(digests[start : start + _DIGEST_BYTES] == wanted for start in starts)
+    return any(digests[start : start + _DIGEST_BYTES] == digest for start in starts)
 
 
 def _refuse_query(sink: Sink, query_id: str) -> None:
@@ -219,10 +219,10 @@ def is_stale(parent: Transaction | None, child: Child, batch: int) -> bool:
     return batch < parent.part.next_batch
 
 
-def may_reuse(known: Known) -> bool:
+def may_reuse(id_state: Known) -> bool:
     """Return whether a new child may continue with the producer id of this one."""
-    current = known.current
-    if current is None or not known.is_settled or known.may_be_old:
+    current = id_state.current
+    if current is None or not id_state.is_settled or id_state.may_be_old:
         return False
     if not (current.state is _S.EMPTY or current.state.has_ended):
         return False
@@ -244,29 +244,29 @@ def child_begun(former: Transaction, parent: Producer, timeout_ms: int, now_ms: 
 # The end of a batch
 
 
-def check_set(parent: Transaction | None, producer: Producer, wanted: CommitSet) -> Sink:
+def check_set(parent: Transaction | None, producer: Producer, commit_set: CommitSet) -> Sink:
     """Return the sink if this run may end a batch.
 
     Raises `RefusedError` with NOT_A_SINK, ANOTHER_QUERY or RUN_FENCED.
     """
     sink = sink_of(parent)
     assert parent is not None
-    if sink.query_id != wanted.query_id:
-        _refuse_query(sink, wanted.query_id)
+    if sink.query_id != commit_set.query_id:
+        _refuse_query(sink, commit_set.query_id)
     _check_identity(parent, producer)
-    if sink.run_id != wanted.run_id:
-        _refuse_run(sink, wanted.run_id)
+    if sink.run_id != commit_set.run_id:
+        _refuse_run(sink, commit_set.run_id)
     return sink
 
 
-def digest_of(wanted: CommitSet) -> bytes:
+def digest_of(commit_set: CommitSet) -> bytes:
     """Return the digest of a set, which recognises a repeated request."""
     rows = sorted(
-        f"{each.transactional_id}:{each.producer_id}:{each.producer_epoch}:"
-        + ",".join(sorted(f"{name}-{index}={records}" for name, index, records in _written(each)))
-        for each in wanted.winners
+        f"{winner.transactional_id}:{winner.producer_id}:{winner.producer_epoch}:"
+        + ",".join(sorted(f"{name}-{index}={records}" for name, index, records in _written(winner)))
+        for winner in commit_set.winners
     )
-    return _digest("\n".join((str(wanted.batch), *rows)))
+    return _digest("\n".join((str(commit_set.batch), *rows)))
 
 
 def _written(winner: Winner) -> Iterable[tuple[str, int, int]]:
@@ -275,30 +275,30 @@ def _written(winner: Winner) -> Iterable[tuple[str, int, int]]:
     )
 
 
-def batch_committed(parent: Transaction, wanted: CommitSet, now_ms: int) -> Transaction | None:
+def batch_committed(parent: Transaction, commit_set: CommitSet, now_ms: int) -> Transaction | None:
     """Return the sink after the commit of a batch; None if this set is committed already.
 
     Raises `RefusedError` with BATCH_COMMITTED or BATCH_AHEAD.
     """
-    sink, digest = sink_of(parent), digest_of(wanted)
-    if wanted.batch + 1 == sink.next_batch and digest == sink.last_set:
+    sink, digest = sink_of(parent), digest_of(commit_set)
+    if commit_set.batch + 1 == sink.next_batch and digest == sink.last_set:
         return None
     identity = Producer(parent.producer_id, parent.producer_epoch)
-    check_parent(parent, identity, wanted.batch)
+    check_parent(parent, identity, commit_set.batch)
     part = replace(
         sink,
-        next_batch=wanted.batch + 1,
+        next_batch=commit_set.batch + 1,
         last_set=digest,
         former_runs=b"",
         earlier_runs=sink.former_runs,
-        content=bytes(wanted.content),
+        content=bytes(commit_set.content),
     )
     return replace(parent, last_update_ms=now_ms, last_epoch=NO_EPOCH, part=part)
 
 
 def winner_committed(
-    known: Known,
-    found: ChildId | None,
+    id_state: Known,
+    child: ChildId | None,
     winner: Winner,
     sink_id: str,
     parent: Producer,
@@ -308,23 +308,23 @@ def winner_committed(
     """Return the Prepare state of a winner; None for a child that wrote nothing.
 
     Args:
-        known: the state of the winner's transactional id.
-        found: its parsed id.
+        id_state: the state of the winner's transactional id.
+        child: its parsed id.
         parent: producer id and epoch of the sink.
 
     Raises `RefusedError` with NOT_OPEN or CONTENT_DIFFERS, `KafkaError(CONCURRENT_TRANSACTIONS)`.
     """
     name = winner.transactional_id
-    if found is None or (found.sink_id, found.batch) != (sink_id, batch):
+    if child is None or (child.sink_id, child.batch) != (sink_id, batch):
         text = f"{name} is not a task of batch {batch} of this sink"
         raise RefusedError(Refusal.CONTENT_DIFFERS, text)
-    if not known.is_settled:
+    if not id_state.is_settled:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     written = {(topic, index): records for topic, index, records in _written(winner)}
     if any(records <= 0 for records in written.values()):
         text = f"{name} has no records in a partition of its receipt"
         raise RefusedError(Refusal.CONTENT_DIFFERS, text)
-    current = _open(known.current, winner, parent, is_empty=not written)
+    current = _open(id_state.current, winner, parent, is_empty=not written)
     if written.keys() != current.partitions:
         text = (
             f"the transaction of {name} has {len(current.partitions)} partitions, its receipt "

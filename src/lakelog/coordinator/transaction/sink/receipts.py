@@ -19,19 +19,19 @@ from lakelog.protocol.commit_sets import CommitSet, Refusal
 _SEQUENCE_MAX = 0x7FFFFFFF
 
 
-def written_to(wanted: CommitSet) -> list[WrittenTo]:
+def written_to(commit_set: CommitSet) -> list[WrittenTo]:
     """Return the partitions of all receipts of a set."""
-    return [place for place, _, _ in _receipts(wanted)]
+    return [target for target, _, _ in _receipts(commit_set)]
 
 
-def check_records(wanted: CommitSet, found: LastSequences) -> None:
+def check_records(commit_set: CommitSet, sequences: LastSequences) -> None:
     """Raise `RefusedError(RECORDS_LOST)` if a log has other records than a receipt."""
-    for place, name, records in _receipts(wanted):
-        last = found[place]
+    for target, name, records in _receipts(commit_set):
+        last = sequences[target]
         # Sequences wrap from 2^31 - 1 to 0.
         if last != NO_SEQUENCE and last == (records - 1) & _SEQUENCE_MAX:
             continue
-        log = f"{place.topic}-{place.partition}"
+        log = f"{target.topic}-{target.partition}"
         text = (
             f"the log of {log} has {last + 1} of the {records} records of the task {name}: a "
             "broker lost records that it had acknowledged, or the topic was deleted"
@@ -39,11 +39,11 @@ def check_records(wanted: CommitSet, found: LastSequences) -> None:
         raise RefusedError(Refusal.RECORDS_LOST, text)
 
 
-def _receipts(wanted: CommitSet) -> Iterator[tuple[WrittenTo, str, int]]:
+def _receipts(commit_set: CommitSet) -> Iterator[tuple[WrittenTo, str, int]]:
     """Yield each partition of each winner, with the winner's name and its number of records."""
-    for winner in wanted.winners:
+    for winner in commit_set.winners:
         identity = winner.producer_id, winner.producer_epoch
         for topic in winner.topics:
             for row in topic.partitions:
-                place = WrittenTo(topic.name, row.index, *identity)
-                yield place, winner.transactional_id, row.records
+                target = WrittenTo(topic.name, row.index, *identity)
+                yield target, winner.transactional_id, row.records

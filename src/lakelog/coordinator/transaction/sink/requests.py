@@ -79,13 +79,13 @@ class _OpenChild(_SinkRequest):
 @dataclass(slots=True, kw_only=True, eq=False)
 class _EndBatch(_SinkRequest):
     producer: Producer
-    wanted: CommitSet
+    commit_set: CommitSet
     commits: bool
 
     def decide_in(self, sinks: Sinks, now: Now) -> Decision:
         if self.commits:
-            return sinks.commit(now, self.key, self.producer, self.wanted, self.sequences)
-        return sinks.abort(now, self.key, self.producer, self.wanted)
+            return sinks.commit(now, self.key, self.producer, self.commit_set, self.sequences)
+        return sinks.abort(now, self.key, self.producer, self.commit_set)
 
 
 class _Remove(_SinkRequest):
@@ -137,13 +137,13 @@ class SinkRequests:
 
     def end(self, request: EndTxnRequest) -> Reply[EndTxnResponse]:
         """Decide EndTxn with a commit set, or the removal of a sink."""
-        name, wanted, respond = request.transactional_id, request.commit_set, SinkReply.ended
+        name, commit_set, respond = request.transactional_id, request.commit_set, SinkReply.ended
         future = self._tasks.future()
         if request.removes_sink:
             self._ask(_Remove(future=future, key=name, respond=respond))
             return future
-        assert wanted is not None
-        if not _is_valid(wanted, is_commit=request.committed):
+        assert commit_set is not None
+        if not _is_valid(commit_set, is_commit=request.committed):
             return answered(self._tasks, respond(SinkReply(ErrorCode.INVALID_REQUEST)))
         self._ask(
             _EndBatch(
@@ -151,7 +151,7 @@ class SinkRequests:
                 key=name,
                 respond=respond,
                 producer=Producer(request.producer_id, request.producer_epoch),
-                wanted=wanted,
+                commit_set=commit_set,
                 commits=request.committed,
             )
         )
@@ -166,10 +166,10 @@ def _refusal(shard: _Shard, name: str, error: RefusedError) -> SinkReply:
     return SinkReply(error.code, sink=state, refused=error.refused)
 
 
-def _is_valid(wanted: CommitSet, *, is_commit: bool) -> bool:
-    if not 0 <= wanted.batch < BATCH_END or len(wanted.content) > CONTENT_BYTES_MAX:
+def _is_valid(commit_set: CommitSet, *, is_commit: bool) -> bool:
+    if not 0 <= commit_set.batch < BATCH_END or len(commit_set.content) > CONTENT_BYTES_MAX:
         return False
-    return is_commit or not wanted.winners
+    return is_commit or not commit_set.winners
 
 
 def _is_text(text: str) -> bool:

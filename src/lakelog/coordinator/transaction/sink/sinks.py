@@ -95,16 +95,16 @@ class Sinks:
         part = None if new is None else new.part
         if isinstance(part, Sink):
             family = self._families.setdefault(name, _Family())
-            for each, child in family.children.items():
-                self._note(family, each, child)
+            for child_name, child in family.children.items():
+                self._note(family, child_name, child)
             return
-        found = child_id(name)
+        own_id = child_id(name)
         if part is None:
-            self._forget(name, name if found is None else found.sink_id)
-        elif found is not None:
-            family = self._families.setdefault(found.sink_id, _Family())
-            family.children[name] = found
-            self._note(family, name, found)
+            self._forget(name, name if own_id is None else own_id.sink_id)
+        elif own_id is not None:
+            family = self._families.setdefault(own_id.sink_id, _Family())
+            family.children[name] = own_id
+            self._note(family, name, own_id)
 
     def _forget(self, name: str, sink_id: str) -> None:
         family = self._families.get(sink_id)
@@ -115,19 +115,19 @@ class Sinks:
         if not family.children and sink_id not in self._ids.transactions:
             del self._families[sink_id]
 
-    def _note(self, family: _Family, name: str, found: ChildId) -> None:
+    def _note(self, family: _Family, name: str, child: ChildId) -> None:
         """Note whether a child is finished."""
         current = self._ids.transactions[name]
-        is_unused = current.state is TransactionState.EMPTY and self._is_stale(name, found)
+        is_unused = current.state is TransactionState.EMPTY and self._is_stale(name, child)
         if not (is_unused or current.state.has_ended):
             family.free.pop(name, None)
         elif name not in family.free:
             family.free[name] = None
 
-    def _is_stale(self, name: str, found: ChildId) -> bool:
+    def _is_stale(self, name: str, child: ChildId) -> bool:
         part = self._ids.transactions[name].part
         assert isinstance(part, Child)
-        return is_stale(self._ids.transactions.get(found.sink_id), part, found.batch)
+        return is_stale(self._ids.transactions.get(child.sink_id), part, child.batch)
 
     def children(self, sink_id: str) -> Iterator[tuple[str, Transaction]]:
         """Yield the children of a sink whose transactions have not ended."""
@@ -142,8 +142,8 @@ class Sinks:
         return [
             self._endings.abort(now, name, self._ids.transactions[name])
             for family in self._families.values()
-            for name, found in family.children.items()
-            if self._is_open(name) and self._ids.is_settled(name) and self._is_stale(name, found)
+            for name, child in family.children.items()
+            if self._is_open(name) and self._ids.is_settled(name) and self._is_stale(name, child)
         ]
 
     def _is_open(self, name: str) -> bool:
@@ -157,14 +157,14 @@ class Sinks:
         Raises `KafkaError(CONCURRENT_TRANSACTIONS)` while a step of its sink is being written, and
         `RefusedError(IS_A_SINK)` for a sink, which has no transaction.
         """
-        found = child_id(transactional_id)
-        if found is None:
+        child = child_id(transactional_id)
+        if child is None:
             refuse_sink()
-        elif self._is_stale(transactional_id, found):
+        elif self._is_stale(transactional_id, child):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         # The step may make the child stale, and no longer include it: a transaction that begins now
         # would stay open until its timeout.
-        elif not self._ids.is_settled(found.sink_id):
+        elif not self._ids.is_settled(child.sink_id):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def begin_run(
@@ -178,15 +178,15 @@ class Sinks:
 
         Raises `RefusedError`, and `KafkaError` with CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
         """
-        known = self._ids.find(sink_id)
-        if not known.is_settled:
+        id_state = self._ids.find(sink_id)
+        if not id_state.is_settled:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if known.current is None:
+        if id_state.current is None:
             self._ids.check_room()
-        if new_producer_id == NO_PRODUCER_ID and needs_parent_id(known, run):
+        if new_producer_id == NO_PRODUCER_ID and needs_parent_id(id_state, run):
             return Result(need=NewProducerId())
-        step = run_begun(known, run, timeout_ms, now.wall_ms, new_producer_id)
-        if step is known.current:
+        step = run_begun(id_state, run, timeout_ms, now.wall_ms, new_producer_id)
+        if step is id_state.current:
             return Result(reply=sink_reply(step))
         return self._end_children(now, sink_id, {sink_id: step}, sink_reply(step))
 
@@ -203,23 +203,23 @@ class Sinks:
         Arguments as for `begin_run`. Raises `RefusedError`, and `KafkaError` with
         CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
         """
-        found = self._expected(transactional_id, parent)
-        known = self._ids.find(transactional_id)
-        if not known.is_settled:
+        child = self._expected(transactional_id, parent)
+        id_state = self._ids.find(transactional_id)
+        if not id_state.is_settled:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         steps: Steps = {}
-        former = None if known.current is not None else self._finished(found.sink_id)
+        former = None if id_state.current is not None else self._finished(child.sink_id)
         if former is not None:
             steps[former] = None
         if former is not None and may_reuse(self._ids.find(former)):
             step = child_begun(self._ids.transactions[former], parent, timeout_ms, now.wall_ms)
         else:
-            if known.current is None and former is None:
-                self._check_child_room(found.sink_id)
-            needs_id = needs_producer_id(known.current, None, may_be_old=known.may_be_old)
+            if id_state.current is None and former is None:
+                self._check_child_room(child.sink_id)
+            needs_id = needs_producer_id(id_state.current, None, may_be_old=id_state.may_be_old)
             if needs_id and new_producer_id == NO_PRODUCER_ID:
                 return Result(need=NewProducerId())
-            step = _begun(known, parent, timeout_ms, now.wall_ms, new_producer_id)
+            step = _begun(id_state, parent, timeout_ms, now.wall_ms, new_producer_id)
         steps[transactional_id] = step
         reply = SinkReply(ErrorCode.NONE, step.producer_id, step.producer_epoch)
         if step.state.is_ending:
@@ -228,14 +228,14 @@ class Sinks:
 
     def _expected(self, transactional_id: str, parent: Producer) -> ChildId:
         """Return the parts of the id of a child that may begin; raises as `open_child`."""
-        found = child_id(transactional_id)
-        if found is None:
+        child = child_id(transactional_id)
+        if child is None:
             text = "a task's id must be <sink id>/<batch>/<partition>/<attempt>"
             raise RefusedError(Refusal.NOT_A_SINK, text)
-        if not self._ids.is_settled(found.sink_id):
+        if not self._ids.is_settled(child.sink_id):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        check_parent(self._ids.transactions.get(found.sink_id), parent, found.batch)
-        return found
+        check_parent(self._ids.transactions.get(child.sink_id), parent, child.batch)
+        return child
 
     def _finished(self, sink_id: str) -> str | None:
         """Return a finished child that a new one replaces, if there is any.
@@ -254,11 +254,11 @@ class Sinks:
 
     def is_left(self, transactional_id: str) -> bool:
         """Return whether this is a finished child of a sink that may be forgotten itself."""
-        found = child_id(transactional_id)
-        family = None if found is None else self._families.get(found.sink_id)
-        if found is None or family is None or transactional_id not in family.free:
+        child = child_id(transactional_id)
+        family = None if child is None else self._families.get(child.sink_id)
+        if child is None or family is None or transactional_id not in family.free:
             return False
-        sink = self._ids.transactions.get(found.sink_id)
+        sink = self._ids.transactions.get(child.sink_id)
         return sink is None or (isinstance(sink.part, Sink) and sink.part.expires)
 
     def _check_child_room(self, sink_id: str) -> None:
@@ -273,7 +273,7 @@ class Sinks:
         now: Now,
         sink_id: str,
         producer: Producer,
-        wanted: CommitSet,
+        commit_set: CommitSet,
         sequences: LastSequences | None,
     ) -> Decision:
         """Commit a batch: its winners, the next batch, and the abort of all other children.
@@ -283,40 +283,40 @@ class Sinks:
 
         Raises `RefusedError`, and `KafkaError(CONCURRENT_TRANSACTIONS)`.
         """
-        parent = self._checked(sink_id, producer, wanted)
-        step = batch_committed(parent, wanted, now.wall_ms)
+        parent = self._checked(sink_id, producer, commit_set)
+        step = batch_committed(parent, commit_set, now.wall_ms)
         if step is None:
             return Result(reply=sink_reply(parent))
         steps: Steps = {sink_id: step}
         partitions: set[int] = set()
-        for winner in wanted.winners:
+        for winner in commit_set.winners:
             name = winner.transactional_id
-            found, known = child_id(name), self._ids.find(name)
+            child, id_state = child_id(name), self._ids.find(name)
             won = winner_committed(
-                known, found, winner, sink_id, producer, wanted.batch, now.wall_ms
+                id_state, child, winner, sink_id, producer, commit_set.batch, now.wall_ms
             )
-            assert found is not None
-            if found.partition in partitions:
-                text = f"the set has two tasks for partition {found.partition}, also {name}"
+            assert child is not None
+            if child.partition in partitions:
+                text = f"the set has two tasks for partition {child.partition}, also {name}"
                 raise RefusedError(Refusal.CONTENT_DIFFERS, text)
-            partitions.add(found.partition)
+            partitions.add(child.partition)
             if won is not None:
                 steps[name] = won
         self._check_size(steps)
-        places = written_to(wanted)
-        if places and sequences is None:
-            return Result(need=LogEnds(places))
-        check_records(wanted, sequences or {})
-        return self._end_children(now, sink_id, steps, sink_reply(step), batch=wanted.batch)
+        targets = written_to(commit_set)
+        if targets and sequences is None:
+            return Result(need=LogEnds(targets))
+        check_records(commit_set, sequences or {})
+        return self._end_children(now, sink_id, steps, sink_reply(step), batch=commit_set.batch)
 
-    def abort(self, now: Now, sink_id: str, producer: Producer, wanted: CommitSet) -> Decision:
+    def abort(self, now: Now, sink_id: str, producer: Producer, commit_set: CommitSet) -> Decision:
         """Abort the children of a batch, and of earlier ones, if it is not committed.
 
         Raises `RefusedError`, and `KafkaError(CONCURRENT_TRANSACTIONS)`.
         """
-        parent = self._checked(sink_id, producer, wanted)
-        check_uncommitted(sink_of(parent), wanted.batch)
-        return self._end_children(now, sink_id, {}, sink_reply(parent), batch=wanted.batch)
+        parent = self._checked(sink_id, producer, commit_set)
+        check_uncommitted(sink_of(parent), commit_set.batch)
+        return self._end_children(now, sink_id, {}, sink_reply(parent), batch=commit_set.batch)
 
     def remove(self, now: Now, sink_id: str, new_producer_id: int) -> Decision:
         """Forget a sink. First its run is fenced and its children are aborted: the caller retries.
@@ -324,16 +324,16 @@ class Sinks:
         Arguments as for `begin_run`. Raises `RefusedError(NOT_A_SINK)`, and
         `KafkaError(CONCURRENT_TRANSACTIONS)` until all children have ended.
         """
-        known = self._ids.find(sink_id)
-        if not known.is_settled:
+        id_state = self._ids.find(sink_id)
+        if not id_state.is_settled:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        sink = sink_of(known.current)
-        assert known.current is not None
+        sink = sink_of(id_state.current)
+        assert id_state.current is not None
         if sink.run_id:
-            needs_id = needs_producer_id(known.current, None, may_be_old=known.may_be_old)
+            needs_id = needs_producer_id(id_state.current, None, may_be_old=id_state.may_be_old)
             if needs_id and new_producer_id == NO_PRODUCER_ID:
                 return Result(need=NewProducerId())
-            step = with_run(known, "", now.wall_ms, new_producer_id, expires=sink.expires)
+            step = with_run(id_state, "", now.wall_ms, new_producer_id, expires=sink.expires)
             later = SinkReply(ErrorCode.CONCURRENT_TRANSACTIONS)
             return self._end_children(now, sink_id, {sink_id: step}, later)
         family = self._families.get(sink_id, _Family())
@@ -356,15 +356,15 @@ class Sinks:
             steps[name] = None
         return steps
 
-    def _checked(self, sink_id: str, producer: Producer, wanted: CommitSet) -> Transaction:
+    def _checked(self, sink_id: str, producer: Producer, commit_set: CommitSet) -> Transaction:
         """Return the sink whose batch ends; raises as `commit`."""
-        known = self._ids.find(sink_id)
-        check_set(known.current, producer, wanted)
+        id_state = self._ids.find(sink_id)
+        check_set(id_state.current, producer, commit_set)
         # The step that is being written may be the commit of this very batch.
-        if not known.is_settled:
+        if not id_state.is_settled:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        assert known.current is not None
-        return known.current
+        assert id_state.current is not None
+        return id_state.current
 
     def _check_size(self, steps: Steps) -> None:
         size = _batch_bytes(steps)
@@ -392,11 +392,11 @@ class Sinks:
         """
         size = _batch_bytes(steps)
         for name, current in self.children(sink_id):
-            found = child_id(name)
-            assert found is not None
+            child = child_id(name)
+            assert child is not None
             if name in steps or not self._is_open(name) or not self._ids.is_settled(name):
                 continue
-            if batch is None or found.batch <= batch:
+            if batch is None or child.batch <= batch:
                 step = fenced(current, now.wall_ms)
                 size += _record_bytes(name, step)
                 # The rest is stale, and aborted after this decision.
@@ -410,9 +410,9 @@ class Sinks:
     def _abort_later(self, sink_id: str, batch: int | None, now: Now) -> None:
         """Have the timers abort the children that were not part of a decision."""
         for name, _ in self.children(sink_id):
-            found = child_id(name)
-            assert found is not None
-            if self._is_open(name) and (batch is None or found.batch <= batch):
+            child = child_id(name)
+            assert child is not None
+            if self._is_open(name) and (batch is None or child.batch <= batch):
                 self._ids.try_again(now, name)
 
 
@@ -427,16 +427,16 @@ def _record_bytes(name: str, step: Transaction | None) -> int:
 
 
 def _begun(
-    known: Known, parent: Producer, timeout_ms: int, now_ms: int, new_producer_id: int
+    id_state: Known, parent: Producer, timeout_ms: int, now_ms: int, new_producer_id: int
 ) -> Transaction:
     """Return the first or next epoch of a child, or the abort of its open transaction.
 
     Raises `RefusedError(NOT_A_SINK)` for the id of an ordinary producer.
     """
-    if known.current is not None and not isinstance(known.current.part, Child):
+    if id_state.current is not None and not isinstance(id_state.current.part, Child):
         text = "the transactional id of the task belongs to an ordinary producer"
         raise RefusedError(Refusal.NOT_A_SINK, text)
     step = initialised(
-        known.current, None, timeout_ms, now_ms, new_producer_id, may_be_old=known.may_be_old
+        id_state.current, None, timeout_ms, now_ms, new_producer_id, may_be_old=id_state.may_be_old
     )
     return step if step.state.is_ending else replace(step, part=Child(*parent))

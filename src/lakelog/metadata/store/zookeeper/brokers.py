@@ -134,24 +134,24 @@ class Brokers:
         names = await self._session.children(self._layout.brokers, on_change) or []
         broker_ids = sorted(int(name) for name in names if name.isdecimal())
         nodes = await get_all(self._session, map(self._layout.broker, broker_ids))
-        found = {
+        registered = {
             broker_id: node.data
             for broker_id, node in zip(broker_ids, nodes, strict=True)
             if node is not None
         }
-        beats = await get_all(self._session, map(self._layout.heartbeat, found.values()))
+        beats = await get_all(self._session, map(self._layout.heartbeat, registered.values()))
         now_s = self._monotonic()
         if now_s - self._looked_s > self._timeout_s / 2:
             self._signs.clear()
         self._looked_s = now_s
         signs = {
             incarnation_id: self._sign(incarnation_id, beat, now_s)
-            for incarnation_id, beat in zip(found.values(), beats, strict=True)
+            for incarnation_id, beat in zip(registered.values(), beats, strict=True)
         }
         self._signs = signs
         live = {
             broker_id: incarnation_id
-            for broker_id, incarnation_id in found.items()
+            for broker_id, incarnation_id in registered.items()
             if now_s - signs[incarnation_id].seen_s < self._timeout_s
         }
         if live != self._live:

@@ -177,15 +177,15 @@ class KazooSession:
             ) from None
 
     async def get(self, path: str, on_change: Notify | None = None) -> Node | None:
-        found = await self._read(self._client.get_async, path, on_change)
-        if found is None:
+        answer = await self._read(self._client.get_async, path, on_change)
+        if answer is None:
             return None
-        data, stat = found
+        data, stat = answer
         return Node(data, stat.version, stat.ephemeralOwner)
 
     async def children(self, path: str, on_change: Notify | None = None) -> list[str] | None:
-        found: list[str] | None = await self._read(self._client.get_children_async, path, on_change)
-        return found
+        names: list[str] | None = await self._read(self._client.get_children_async, path, on_change)
+        return names
 
     async def write(self, *operations: Operation) -> Refusal | None:
         transaction = self._client.transaction()

@@ -58,7 +58,7 @@ class Terms:
     def __init__(self, session: Session, layout: Layout) -> None:
         self._session = session
         self._layout = layout
-        self.known = NO_TERM
+        self.newest = NO_TERM
         self._taken: Term | None = None
 
     async def current(self) -> Term:
@@ -66,13 +66,13 @@ class Terms:
 
         Raises `MetadataCorrupt` if the ensemble has forgotten a term, and `Disconnected`.
         """
-        known = self.known  # a watch may see a newer one meanwhile
+        seen = self.newest  # a watch may see a newer one meanwhile
         await pass_barrier(self._session, self._layout.barrier)
         term = await self.look()
-        if term.epoch < known.epoch:
+        if term.epoch < seen.epoch:
             raise MetadataCorrupt(
                 f"{self._layout.controller} in ZooKeeper is at epoch {term.epoch}, but epoch "
-                f"{known.epoch} was seen before: the ensemble lost writes or was restored"
+                f"{seen.epoch} was seen before: the ensemble lost writes or was restored"
             )
         return term
 
@@ -81,8 +81,8 @@ class Terms:
         path = self._layout.controller
         node = await get_required(self._session, path, on_change)
         term = Term.decode(path, node.data, node.version)
-        if term.epoch > self.known.epoch:
-            self.known = term
+        if term.epoch > self.newest.epoch:
+            self.newest = term
         return term
 
     async def take(self, broker_id: int, incarnation_id: bytes, after: Term) -> Term:
@@ -153,9 +153,9 @@ class EntryLog:
                 )
             await self._create(log_id)
         node = await get_required(self._session, path)
-        found = decode_format(path, node.data)
+        stored_id = decode_format(path, node.data)
         if self._mark is None:
-            self._mark = Mark(found, 0, first_link(found))
+            self._mark = Mark(stored_id, 0, first_link(stored_id))
             await self._marks.write(self._mark)
         await self.verify()
         self._reported_end = self._tail.end
@@ -174,7 +174,7 @@ class EntryLog:
         await self._terms.current()
 
     async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
-        term = self._terms.known
+        term = self._terms.newest
         if term.epoch != batch.controller_epoch:
             term = await self._terms.current()
         tail = self._tail if self._tail.end == expected_end else await self.refresh()
@@ -247,7 +247,7 @@ class EntryLog:
         chain = await self._chain_at(snapshot.end, await self.refresh(), pointer)
         if chain is None:
             raise MetadataUnavailable(f"entry {snapshot.end - 1} was trimmed")
-        await self._snapshots.write(snapshot, chain, self._terms.known)
+        await self._snapshots.write(snapshot, chain, self._terms.newest)
 
     async def refresh(self) -> Tail:
         """Return the current end. Raises `MetadataCorrupt` if it is below one seen before."""
@@ -369,10 +369,10 @@ class EntryLog:
             # The session may be a new one, on a server without the writes that the former one saw.
             await pass_barrier(self._session, self._layout.barrier)
             nodes = await get_all(self._session, paths)
-        found = [node.data for node in nodes if node is not None]
-        if len(found) < len(paths):
+        contents = [node.data for node in nodes if node is not None]
+        if len(contents) < len(paths):
             return None
-        return [StoredEntry.decode(path, data) for path, data in zip(paths, found, strict=True)]
+        return [StoredEntry.decode(path, data) for path, data in zip(paths, contents, strict=True)]
 
     async def _chain_at(
         self, index: int, tail: Tail, pointer: Pointer | None = None
@@ -392,7 +392,7 @@ class EntryLog:
     ) -> None:
         """Require that these entries continue each other and the state that was seen before."""
         end = start + len(stored)
-        chain = self._head.follow(start, chain, ((each.batch(), each.chain) for each in stored))
+        chain = self._head.follow(start, chain, ((entry.batch(), entry.chain) for entry in stored))
         if chain is None or end != tail.end:
             return
         seen = self._seen

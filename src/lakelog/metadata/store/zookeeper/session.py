@@ -150,8 +150,8 @@ def _wiped(path: str) -> MetadataCorrupt:
 
 async def get_all(session: Session, paths: Iterable[str]) -> list[Node | None]:
     """Return the nodes, pipelined. Raises `Disconnected`."""
-    wanted, nodes = list(paths), list[Node | None]()
-    for start in range(0, len(wanted), _PIPELINED_MAX):
-        some = wanted[start : start + _PIPELINED_MAX]
+    all_paths, nodes = list(paths), list[Node | None]()
+    for start in range(0, len(all_paths), _PIPELINED_MAX):
+        some = all_paths[start : start + _PIPELINED_MAX]
         nodes += await asyncio.gather(*(session.get(path) for path in some))
     return nodes

@@ -53,10 +53,10 @@ class Snapshots:
         """Return the snapshot, or none if it was replaced. Raises `MetadataCorrupt`."""
         paths = (self._layout.chunk(pointer.name, number) for number in range(pointer.chunks))
         nodes = await get_all(self._session, paths)
-        found = [node.data for node in nodes if node is not None]
-        if len(found) < pointer.chunks:
+        chunks = [node.data for node in nodes if node is not None]
+        if len(chunks) < pointer.chunks:
             return None
-        payload = b"".join(found)
+        payload = b"".join(chunks)
         if zlib.crc32(payload) != pointer.checksum:
             raise MetadataCorrupt(f"the snapshot {pointer.name} in ZooKeeper is damaged")
         return payload

@@ -228,7 +228,7 @@ def test_a_new_session_at_a_stale_server_misses_no_entry(
 def test_a_deposed_writer_is_fenced_before_its_successor_has_written() -> None:
     async def work(world: World) -> None:
         handle = await _with_entries(world, 1)
-        batch = MetadataBatch(WRITER, 2, handle.terms.known.epoch, b"x")
+        batch = MetadataBatch(WRITER, 2, handle.terms.newest.epoch, b"x")
         successor = await world.handle()
         await successor.take_term(2)
         await handle.terms.current()
@@ -240,7 +240,7 @@ def test_a_deposed_writer_is_fenced_before_its_successor_has_written() -> None:
 def test_a_writer_of_the_present_term_that_is_behind_has_lost_its_place() -> None:
     async def work(world: World) -> None:
         handle = await _with_entries(world, 2)
-        batch = MetadataBatch(WRITER, 9, handle.terms.known.epoch, b"x")
+        batch = MetadataBatch(WRITER, 9, handle.terms.newest.epoch, b"x")
         outcome = await handle.log.append(batch, 1)
         assert (outcome.outcome, outcome.end) == (Outcome.LOST, 2)
 
