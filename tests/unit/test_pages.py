@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from unit.cli.command_model import commands
 
 _PROJECT = Path(__file__).parents[2]
 _INSTALL = re.compile(r"pip install ([^`\n#]*)")
+_MODULE = re.compile(r"`([\w./]+\.py)`")
+_EXAMPLES = {"src/lakelog/a/b.py", "tests/unit/a/test_b.py"}
+"""Names of modules that CONTRIBUTING.md uses as placeholders."""
 
 
 def _pages() -> list[Path]:
@@ -33,6 +37,42 @@ def test_each_installation_works_in_a_checkout() -> None:
     ]
     assert len(lines) > 5
     assert [each for each in lines if not re.search(r"(^| )'?\.", each[1])] == []
+
+
+def _missing(text: str, paths: set[str]) -> list[str]:
+    """Return the modules in a page that are the end of no path."""
+    names = set(_MODULE.findall(text)) - _EXAMPLES
+    return sorted(
+        name for name in names if not any(f"/{path}".endswith(f"/{name}") for path in paths)
+    )
+
+
+def test_each_module_in_the_pages_for_developers_exists() -> None:
+    paths = {
+        path.relative_to(_PROJECT).as_posix()
+        for folder in ("src", "tests", "benchmarks")
+        for path in (_PROJECT / folder).rglob("*.py")
+    }
+    pages = [_PROJECT / "ARCHITECTURE.md", _PROJECT / "CONTRIBUTING.md"]
+    pages += (_PROJECT / "docs" / "adr").glob("*.md")
+    assert len(pages) > 10
+    missing = {page.name: _missing(page.read_text(encoding="utf-8"), paths) for page in pages}
+    assert {name: modules for name, modules in missing.items() if modules} == {}
+
+
+def test_a_module_that_was_merged_is_missing() -> None:
+    text = "`storage/log.py` and `log.py`, but `catalog.py` and `storage/old.py`"
+    assert _missing(text, {"src/lakelog/storage/log.py"}) == ["catalog.py", "storage/old.py"]
+
+
+def test_the_layers_in_the_architecture_equal_the_import_contract() -> None:
+    text = (_PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    diagram = text.partition("## Layers")[2].split("```")[1]
+    parts = re.split(r"\n|->", re.sub(r"\d|\(.*\)", "", diagram).strip())
+    settings = tomllib.loads((_PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    contract = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    expected = [set(re.findall(r"\w+", layer)) - {"__main__"} for layer in contract]
+    assert [set(re.findall(r"\w+", part)) for part in parts] == expected
 
 
 def _options() -> Iterator[tuple[str, str, str]]:

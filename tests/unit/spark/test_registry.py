@@ -117,5 +117,5 @@ def test_wrong_arguments_are_named(registry: Registry, monkeypatch: pytest.Monke
     monkeypatch.setenv("LAKELOG_SCHEMA_REGISTRY_USER_INFO", "me:secret")
     with pytest.raises(OptionError, match="has no fields"):
         from_registry("value", registry.url, subject="plain-value")
-    with pytest.raises(RegistryAccessError, match="wants credentials"):
+    with pytest.raises(RegistryAccessError, match="requires credentials"):
         from_registry("value", registry.url, subject="plain-value", user_info="")

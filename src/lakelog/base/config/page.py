@@ -13,15 +13,14 @@ from lakelog.base.config.log_config import TOPIC_CONFIGS
 _INTRODUCTION = """\
 # Configuration
 
-Keys, types and defaults are Apache Kafka's, so an existing `server.properties` can be used.
-This page lists every topic key and every broker key of Kafka 4: honoured, refused, or accepted
-without effect. Keys that begin with `lakelog.` are lakelog's own. `lakelog config explain KEY`
-shows the value of a key and its source.
+Keys, types and defaults are Apache Kafka's, so you can use an existing `server.properties`. This
+page lists every topic key and every broker key of Kafka 4: honoured, refused, or accepted without
+effect. Keys that begin with `lakelog.` are lakelog's own. `lakelog config explain KEY` shows the
+value of a key and its source.
 
 Set broker keys with `--properties FILE` and `--set key=value`. The column "change" shows which of
-them can be altered while the broker runs, with `kafka-configs.sh --alter` or any admin client. Set
-topic keys when you create a topic, or alter them later; the broker key in the last column supplies
-the default.
+them you can alter while the broker runs, with `kafka-configs.sh --alter` or any admin client. Set
+topic keys when you create a topic, or later; the broker key in the last column is the default.
 
 ## Which value is in force
 
@@ -31,18 +30,17 @@ In descending order of precedence:
 2. `--set`, and after it `--properties`;
 3. the default.
 
-An altered value is stored and survives a restart. A dynamic key that is given with `--set` at a
-start overrides the values that were stored before: the broker logs a warning for each
-(`stored_setting_overruled`). A value that is altered after this start is in force again.
-`--properties` has no such precedence.
+The broker stores an altered value, which survives a restart. A dynamic key in `--set` at a start
+overrides values that were stored before, with a warning for each (`stored_setting_overruled`), but
+not values that are altered later. `--properties` has no such precedence.
 
 ```console
 $ lakelog config get --offline DATA_FOLDER               # the stored values of a stopped broker
 $ lakelog config set --offline DATA_FOLDER --broker 1 --unset max.connections
 ```
 
-The second command repairs a broker that cannot start, or cannot be reached, because of a stored
-value. Both commands fail while a broker uses the folder.
+The second command repairs a broker that does not start, or that no client can reach, because of a
+stored value. Both commands fail while a broker uses the folder.
 
 As in Apache Kafka, a running broker can at most double or halve its numbers of threads
 (`log.cleaner.threads`, `num.io.threads` and others) in one change, and `max.connections`,

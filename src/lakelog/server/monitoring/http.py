@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 32
 HEAD_SIZE_MAX = 8 * 1024
-_NO_HTTP = "this is no HTTP/1.1 request"
+_NO_HTTP = "not an HTTP/1.1 request"
 HEAD_TIMEOUT_S = 10.0
 SEND_TIMEOUT_S = 30.0
 TEXT = "text/plain; charset=utf-8"
@@ -134,7 +134,7 @@ class HttpServer:
         page = self._pages.get(request.path)
         if page is None:
             paths = " ".join(sorted(self._pages))
-            raise _Rejected(HTTPStatus.NOT_FOUND, f"no such page; there are: {paths}")
+            raise _Rejected(HTTPStatus.NOT_FOUND, f"page not found; available pages: {paths}")
         try:
             return await page(request)
         except Exception:
@@ -142,7 +142,7 @@ class HttpServer:
                 "%s failed", request.path, extra=event("page_failed", path=request.path)
             )
             status = HTTPStatus.INTERNAL_SERVER_ERROR
-            return Response(b"this page failed; the broker's log says why\n", status=status)
+            return Response(b"internal error; see the log of the broker\n", status=status)
 
 
 async def _receive(
@@ -156,13 +156,13 @@ async def _receive(
             head += await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
         status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-        raise _Rejected(status, f"more than {HEAD_SIZE_MAX} bytes of headers") from error
+        raise _Rejected(status, f"request headers exceed {HEAD_SIZE_MAX} bytes") from error
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
         raise _Rejected(HTTPStatus.BAD_REQUEST, _NO_HTTP)
     if words[0] not in ("GET", "HEAD"):
-        raise _Rejected(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are allowed")
+        raise _Rejected(HTTPStatus.METHOD_NOT_ALLOWED, "method not allowed; use GET or HEAD")
     hosts = [value.strip() for name, _, value in map(_header, lines) if name.lower() == "host"]
     _check_host(writer.get_extra_info("sockname")[0], hosts)
     is_local = ip_address(writer.get_extra_info("peername")[0]).is_loopback
@@ -178,21 +178,19 @@ def _request(target: str, is_local: bool) -> Request:
         split = urlsplit(target)
         query = {k: v[-1] for k, v in parse_qs(split.query, keep_blank_values=True).items()}
     except ValueError as error:
-        raise _Rejected(HTTPStatus.BAD_REQUEST, "the address cannot be read") from error
+        raise _Rejected(HTTPStatus.BAD_REQUEST, "invalid request target") from error
     return Request(split.path, query, is_local)
 
 
 def _check_host(local: str, hosts: list[str]) -> None:
     if len(hosts) > 1:
-        raise _Rejected(HTTPStatus.BAD_REQUEST, "there is more than one Host")
+        raise _Rejected(HTTPStatus.BAD_REQUEST, "more than one Host header")
     if not ip_address(local).is_loopback:
         return  # the operator has opened the endpoint to others, under any names
     name = hosts[0].rpartition(":")[0] or hosts[0] if hosts else ""
     name = hosts[0] if hosts and hosts[0].endswith("]") else name
     if not _is_loopback(name.strip("[]")):
-        raise _Rejected(
-            HTTPStatus.FORBIDDEN, "the Host of a request to loopback is localhost or 127.0.0.1"
-        )
+        raise _Rejected(HTTPStatus.FORBIDDEN, "Host header not allowed; use localhost or 127.0.0.1")
 
 
 def _is_loopback(name: str) -> bool:

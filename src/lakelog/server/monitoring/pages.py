@@ -235,14 +235,14 @@ class Pages:
     async def _debug_requests(self, request: Request) -> Response:
         """Send requests as they are answered; they name clients, so only to this host."""
         if not request.is_local:
-            text = b"only from the broker's own host\n"
+            text = b"this page is available only from the host of the broker\n"
             return Response(text, status=HTTPStatus.FORBIDDEN)
         api, client = request.query.get("api", ""), request.query.get("client", "")
         if api and api.lower() not in {entry.name.lower() for entry in APIS.values()}:
-            text = f"no API is called {api!r}\n".encode()
+            text = f"unknown API {api!r}; expected a name such as Produce\n".encode()
             return Response(text, status=HTTPStatus.BAD_REQUEST)
         if self._tails >= TAILS_MAX:
-            text = f"{TAILS_MAX} are watching already\n".encode()
+            text = f"{TAILS_MAX} clients are already watching; try again later\n".encode()
             return Response(text, status=HTTPStatus.TOO_MANY_REQUESTS)
         tail = RequestTail(self._sources.broker.clock, api=api, client_id=client)
         return Response(b"", "application/x-ndjson", parts=self._lines(tail))

@@ -39,7 +39,7 @@ class ClusterStanding(NamedTuple):
     is_fenced: bool = False
     """Whether the controller has fenced it."""
     is_cut_off: bool = False
-    """Whether the others may have fenced it, and it cannot learn that."""
+    """Whether other brokers may have fenced it without its knowledge."""
     behind: int = 0
     """Replicas that have not been in sync since the start of the broker."""
 
@@ -60,7 +60,7 @@ def checks(
         shortages: reasons by `SPACE` and `DESCRIPTORS`.
     """
     return [
-        Check("metadata", "the metadata log is being read" if stage < Stage.RECOVERING else ""),
+        Check("metadata", "the broker is reading metadata" if stage < Stage.RECOVERING else ""),
         Check("recovered", _recovery(stage)),
         Check("accepting", _accepting(stage)),
         Check("unfenced", _fenced(standing)),
@@ -73,14 +73,14 @@ def checks(
 
 def _recovery(stage: Stage) -> str:
     if stage < Stage.LOADING:
-        return "the logs are being opened and recovered"
-    return "groups and transactions are being read" if stage < Stage.SERVING else ""
+        return "the broker is opening and recovering its logs"
+    return "the broker is loading groups and transactions" if stage < Stage.SERVING else ""
 
 
 def _accepting(stage: Stage) -> str:
     if stage is Stage.STOPPING:
         return "the broker is stopping"
-    return "" if stage is Stage.SERVING else "no connections are accepted yet"
+    return "" if stage is Stage.SERVING else "the broker does not accept connections yet"
 
 
 def _fenced(standing: ClusterStanding) -> str:
@@ -88,7 +88,7 @@ def _fenced(standing: ClusterStanding) -> str:
         return "the controller has not unfenced this broker yet"
     if standing.is_cut_off:
         return (
-            "the others may have fenced this broker: neither the metadata store nor all other "
+            "other brokers may have fenced this broker: neither the metadata store nor all other "
             "brokers confirm that it leads its partitions"
         )
     return ""
@@ -98,7 +98,7 @@ def _behind(standing: ClusterStanding) -> str:
     count = standing.behind
     if not count:
         return ""
-    return f"{count} replica{'' if count == 1 else 's'} of this broker catching up with the leader"
+    return f"{count} replica{' is' if count == 1 else 's are'} catching up with the leader"
 
 
 def offline_reason(offline: Sequence[tuple[str, int, str]]) -> str:

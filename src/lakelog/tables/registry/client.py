@@ -58,8 +58,8 @@ def check_url(url: str) -> SplitResult:
         raise ValueError(f"{url!r} is not the URL of a schema registry: {expected}") from None
     if "@" in parts.netloc:
         raise ValueError(
-            "the URL of the schema registry has credentials, which would be visible in plans and "
-            f"logs: set {USER_INFO}=user:password in the environment instead"
+            "the URL of the schema registry contains credentials, which plans and logs would show: "
+            f"set {USER_INFO}=user:password in the environment instead"
         )
     # The HTTP client would reject such a path in each request only.
     is_plain = url.isprintable() and " " not in url and parts.path.isascii()
@@ -87,9 +87,9 @@ class Registered(NamedTuple):
 class RegistryClient:
     """A client of one registry.
 
-    Methods retry for up to 30 seconds while the registry does not answer or answers with an error
-    of its own. They raise `RegistryUnavailableError` after that, `RegistryAccessError` if the
-    registry refuses the client, and `SchemaMissingError`.
+    Methods retry for up to 30 seconds while the registry does not answer or returns a server
+    error. They raise `RegistryUnavailableError` after that, `RegistryAccessError` if the
+    registry rejects the credentials, and `SchemaMissingError`.
     """
 
     def __init__(self, address: RegistryAddress, *, give_up_s: float = _GIVE_UP_S) -> None:
@@ -138,13 +138,12 @@ class RegistryClient:
                 if status < 500 and status != 429:
                     return self._judged(status, body, path, what)
                 error: Exception = RegistryUnavailableError(
-                    f"the schema registry {self.url} answers with HTTP status {status}"
-                    f"{_message(body)}"
+                    f"the schema registry {self.url} returned HTTP status {status}{_message(body)}"
                 )
             except ssl.SSLCertVerificationError as refused:
                 raise RegistryAccessError(
                     f"the certificate of the schema registry {self.url} is not trusted: {refused}. "
-                    "Set SSL_CERT_FILE to the file of its authority"
+                    "Set SSL_CERT_FILE to the certificate file of its authority"
                 ) from refused
             except (OSError, HTTPException) as lost:
                 error = RegistryUnavailableError(
@@ -174,14 +173,14 @@ class RegistryClient:
             connection.close()
         if len(body) > BODY_BYTES_MAX:
             raise RegistryAccessError(
-                f"the response of {self.url}{path} has more than {BODY_BYTES_MAX} bytes"
+                f"the response of {self.url}{path} exceeds {BODY_BYTES_MAX} bytes"
             )
         return response.status, body
 
     def _judged(self, status: int, body: bytes, path: str, what: str) -> Any:
         """Return the body of a success; raise the error of any other status."""
         if status in (401, 403):
-            reason = "refuses the" if "Authorization" in self._headers else "wants"
+            reason = "rejects the" if "Authorization" in self._headers else "requires"
             raise RegistryAccessError(
                 f"the schema registry {self.url} {reason} credentials (HTTP status {status}"
                 f"{_message(body)}): set {USER_INFO}=user:password in the environment"
@@ -197,7 +196,7 @@ class RegistryClient:
 
     def _no_registry(self, path: str, detail: str = "") -> RegistryAccessError:
         return RegistryAccessError(
-            f"{self.url}{path} does not answer as a schema registry does{detail}: check the URL"
+            f"{self.url}{path} is not the API of a schema registry{detail}: check the URL"
         )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class RegistryUnavailableError(Exception):
-    """The registry does not answer, or answers that it cannot serve requests now."""
+    """The registry does not answer, or cannot serve requests now."""
 
 
 class RegistryAccessError(Exception):
-    """The registry refuses the client, or the URL is not that of a registry."""
+    """The registry rejects the credentials, or the URL is not that of a registry."""
 
 
 class SchemaMissingError(Exception):

@@ -128,6 +128,34 @@ def test_responses(request_bytes: bytes, status: int) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("request_bytes", "text"),
+    [
+        (GOOD.replace(b"GET", b"POST"), b"method not allowed; use GET or HEAD\n"),
+        (GOOD.replace(b"GET", b"GET " + b"x" * 8192), b"request headers exceed 8192 bytes\n"),
+        (GOOD.replace(b"/page", b"/bug"), b"internal error; see the log of the broker\n"),
+        (GOOD.replace(b"/page", b"//["), b"invalid request target\n"),
+        (
+            GOOD.replace(b"localhost", b"evil.example"),
+            b"Host header not allowed; use localhost or 127.0.0.1\n",
+        ),
+    ],
+)
+def test_an_error_names_the_cause_and_the_remedy(request_bytes: bytes, text: bytes) -> None:
+    async def scenario(site: Site) -> None:
+        assert (await site.ask(request_bytes))[2] == text
+
+    run(scenario)
+
+
+def test_an_unknown_page_names_the_available_ones() -> None:
+    async def scenario(site: Site) -> None:
+        _, _, body = await site.ask(GOOD.replace(b"/page", b"/other"))
+        assert body.startswith(b"page not found; available pages: /bug /")
+
+    run(scenario)
+
+
 def test_a_peer_that_sends_its_request_slowly_is_disconnected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -207,6 +235,6 @@ def test_a_client_of_another_protocol_is_answered_at_once() -> None:
     async def scenario(site: Site) -> None:
         for first in (b"\0\0\0\x40\0\x12\0\x04", b"\x16\x03\x01"):
             status, _, body = await site.ask(first)
-            assert (status, body) == (400, b"this is no HTTP/1.1 request\n")
+            assert (status, body) == (400, b"not an HTTP/1.1 request\n")
 
     run(scenario)

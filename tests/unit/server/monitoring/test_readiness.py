@@ -49,9 +49,9 @@ def test_a_broker_that_is_fenced_or_cut_off_or_catches_up_is_not_ready() -> None
         "unfenced": "the controller has not unfenced this broker yet"
     }
     assert failing(ClusterStanding(is_cut_off=True)) == {
-        "unfenced": "the others may have fenced this broker: neither the metadata store nor all "
+        "unfenced": "other brokers may have fenced this broker: neither the metadata store nor all "
         "other brokers confirm that it leads its partitions"
     }
     assert failing(ClusterStanding(behind=1)) == {
-        "in_sync": "1 replica of this broker catching up with the leader"
+        "in_sync": "1 replica is catching up with the leader"
     }
