@@ -19,7 +19,16 @@ pytestmark = pytest.mark.java
 
 TOPIC, PARTITIONS = "orders", 3
 _TIMEOUT_S = 60.0
-_MOVES = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR}
+_MOVES = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+}
+"""Errors of a commit while the coordinator moves; the last three are librdkafka's own."""
 _SMALL_SEGMENTS = {"internal.segment.bytes": "50000"}
 
 
@@ -48,9 +57,9 @@ def load(mover: Mover) -> int:
 
 def _commit(group: Consumer, offset: int) -> None:
     """Commit, and again while the coordinator moves: librdkafka repeats twice, then raises."""
-    place = TopicPartition(TOPIC, 0, offset)
+    position = TopicPartition(TOPIC, 0, offset)
     eventually(
-        lambda: group.commit(offsets=[place], asynchronous=False),
+        lambda: group.commit(offsets=[position], asynchronous=False),
         passing=lambda error: isinstance(error, KafkaException) and error.args[0].code() in _MOVES,
     )
 
