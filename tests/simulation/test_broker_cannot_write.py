@@ -30,8 +30,9 @@ Scene = Callable[[ClusterNemesis], Awaitable[None]]
 
 
 def partitions(image: MetadataImage, topic: str = "orders") -> list[PartitionImage]:
+    """Return the partitions in the order of their numbers, which an image does not keep."""
     found = image.topic(topic)
-    return [] if found is None else list(found.partitions.values())
+    return [] if found is None else [partition for _, partition in sorted(found.partitions.items())]
 
 
 def has_left(nemesis: ClusterNemesis, host: BrokerHost) -> bool:
