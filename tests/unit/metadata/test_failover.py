@@ -314,6 +314,12 @@ def _play(history: tuple[ClusterModel, list[tuple[str, tuple[object, ...]]]]) ->
         model.check()
 
 
+def test_a_replica_with_room_again_leads_instead_of_a_leader_that_cannot_write() -> None:
+    model = ClusterModel(2, 2)
+    _play((model, [("append", (1,)), ("fill", (1,)), ("fill", (2,)), ("free", (1,))]))
+    assert model.state.leader == 1
+
+
 @pytest.mark.parametrize("count", [80, pytest.param(2000, marks=pytest.mark.long)])
 def test_no_history_lets_a_replica_without_a_committed_record_lead(count: int) -> None:
     search = settings(max_examples=count, suppress_health_check=list(HealthCheck), deadline=None)

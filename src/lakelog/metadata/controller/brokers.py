@@ -28,6 +28,7 @@ from lakelog.metadata.records import (
     ClusterRecord,
     FeatureRecord,
     ForgottenEpochs,
+    LeadersReviewed,
     ProducerIdBlock,
     Record,
 )
@@ -212,8 +213,18 @@ def plan_read_only(
     check_broker_epoch(image, broker_id, epoch)
     if is_noted(image, broker_id, is_read_only=is_read_only):
         return Plan((), False)
-    record = BrokerReadOnly if is_read_only else BrokerWritable
-    return Plan((record(broker_id, epoch),), True)
+    if is_read_only:
+        return Plan((BrokerReadOnly(broker_id, epoch),), True)
+    # A leader that cannot write stays while no other replica can lead. Now this one may.
+    return Plan(tuple(reviewed(image, [BrokerWritable(broker_id, epoch)])), True)
+
+
+def reviewed(image: MetadataImage, records: Sequence[Record]) -> list[Record]:
+    """Return the records, followed by `LeadersReviewed` if they let it change a partition."""
+    changed = image.apply_all(records, image.end)
+    review = LeadersReviewed()
+    has_effect = changed.apply(review).topics_by_id is not changed.topics_by_id
+    return [*records, review] if has_effect else list(records)
 
 
 def plan_unregister(image: MetadataImage, broker_id: int, ended_epoch: int | None) -> Plan[None]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.brokers import check_broker_epoch
+from lakelog.metadata.controller.brokers import check_broker_epoch, reviewed
 from lakelog.metadata.failover import (
     NO_LEADER,
     Failure,
@@ -28,13 +28,7 @@ from lakelog.metadata.failover import (
 )
 from lakelog.metadata.image import ELECTION_KEYS, MetadataImage
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import (
-    ConfigRecord,
-    LeadersReviewed,
-    PartitionRecord,
-    Record,
-    ResourceType,
-)
+from lakelog.metadata.records import ConfigRecord, PartitionRecord, Record, ResourceType
 
 
 def plan_election_settings(image: MetadataImage, static: BrokerConfig) -> list[Record]:
@@ -61,12 +55,7 @@ def with_review(image: MetadataImage, records: Sequence[Record]) -> list[Record]
         and record.resource_type in (ResourceType.TOPIC, ResourceType.BROKER)
         for record in records
     )
-    if not is_about_elections:
-        return list(records)
-    changed = image.apply_all(records, image.end)
-    review = LeadersReviewed()
-    has_effect = changed.apply(review).topics_by_id is not changed.topics_by_id
-    return [*records, review] if has_effect else list(records)
+    return reviewed(image, records) if is_about_elections else list(records)
 
 
 def plan_failed_replicas(
