@@ -131,10 +131,8 @@ class FolderSeal:
 
     def _is(self, upcoming: str) -> bool:
         """Return whether the sealed file is the upcoming file of a seal."""
-        if self.is_blank or upcoming == _NONE:
-            return False
         checksum = self._present.partition(" ")[0]
-        return upcoming == f"{checksum} {self._disk.inode(self.sealed)}"
+        return not self.is_blank and upcoming == f"{checksum} {self._disk.inode(self.sealed)}"
 
     def _write(self, sealed: _Sealed) -> None:
         body = "".join(f"{line}\n" for line in sealed).encode()
