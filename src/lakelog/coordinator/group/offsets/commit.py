@@ -129,7 +129,9 @@ def _utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def refuse_commit(request: OffsetCommitRequest, code: ErrorCode) -> list[OffsetCommitResponseTopic]:
+def refuse_commit(
+    request: OffsetCommitRequest | TxnOffsetCommitRequest, code: ErrorCode
+) -> list[OffsetCommitResponseTopic]:
     """Return a response with the same code for every partition."""
     return [
         OffsetCommitResponseTopic(
@@ -235,17 +237,4 @@ def as_txn_response(topics: list[OffsetCommitResponseTopic]) -> TxnOffsetCommitR
 
 def refuse_txn_commit(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
     """Return a response with the same code for every partition."""
-    answers = [
-        TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                TxnOffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=code
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return TxnOffsetCommitResponse(topics=answers)
+    return as_txn_response(refuse_commit(request, code))
