@@ -71,6 +71,7 @@ class PartitionImage(NamedTuple):
 
         min_isr: `min.insync.replicas`, which counts as far as there are replicas.
         """
+        assert set(isr) <= set(self.replicas), "only replicas are in sync"
         # From now on the leader commits with these replicas alone, so replicas outside of the ISR
         # miss records at once and lose their eligibility.
         if len(isr) >= min(min_isr, len(self.replicas)):
@@ -127,6 +128,7 @@ def after_loss(
             else changed.last_known_elr
         ),
     )
+    assert broker_id not in (*changed.isr, *changed.elr), "it may lack committed records"
     return _with_leader(partition, changed, fenced, min_isr)
 
 
@@ -185,6 +187,7 @@ def without_read_only(
     if leader not in partition.isr:
         return _led_by(partition, leader, min_isr)
     others = tuple(node_id for node_id in partition.isr if node_id not in read_only)
+    assert leader in others, "a partition with a leader keeps one"
     return _with_leader(partition, partition.with_isr(others, min_isr), unable, min_isr)
 
 
@@ -228,6 +231,7 @@ def may_lack_records(old: PartitionImage, new: PartitionImage) -> bool:
 
 def led_uncleanly(partition: PartitionImage, leader: int) -> PartitionImage:
     """Return the partition led by this replica, whose log the others adopt."""
+    assert leader in partition.replicas
     # The ISR is the leader alone: every other replica has to truncate to its log first, even if it
     # has more records.
     return partition.led_by(leader, (leader,))._replace(elr=(), last_known_elr=())
@@ -288,6 +292,7 @@ def _with_leader(
 
 
 def _led_by(partition: PartitionImage, leader: int, min_isr: int) -> PartitionImage:
+    assert leader in (*partition.isr, *partition.elr, *partition.last_known_elr)
     if leader in partition.isr:
         return partition.led_by(leader, partition.isr)
     # A leader from the ELR begins with itself as the ISR. The other members of the ELR remain

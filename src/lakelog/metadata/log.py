@@ -426,6 +426,7 @@ class MetadataLog:
             if not isinstance(error, KafkaError | MetadataError):
                 raise
             return
+        assert not group.entries or self.image.end == group.entries[-1].image.end
         for submitted, result, failure in group.settled:
             submitted.settle(result, failure)
         self._snapshots.write_if_due(self.image)

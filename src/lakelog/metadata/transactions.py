@@ -93,6 +93,7 @@ def _parts(
         parts[-1].append(record)
         size += len(line)
     parts[-1].append(_END)
+    assert sum(map(len, parts)) == len(records) + 2, "each record is in one part"
     return parts
 
 

@@ -86,6 +86,7 @@ def wanted_isr(
             lagging += mute
     # The leader stays in its own ISR, even alone: it has every record by definition.
     isr = tuple(member for member in role.isr if member not in lagging)
+    assert node_id in isr
     # In the order of the assignment, so that equal decisions give equal requests.
     others = (follower for follower in role.followers if follower not in role.isr)
     return isr + tuple(other for other in others if _has_caught_up(partition, other, broker_epochs))

@@ -175,5 +175,6 @@ class Partitions:
     def _forget_one(self, topic: str | bytes) -> None:
         if isinstance(topic, bytes):
             self._counts[topic] -= 1
+            assert self._counts[topic] >= 0, "each partition is counted once"
             if not self._counts[topic]:
                 del self._counts[topic]

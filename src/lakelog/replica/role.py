@@ -33,6 +33,7 @@ class Role(NamedTuple):
         """Return the role of broker `node_id` as the metadata image states it."""
         leads = partition.leader == node_id
         followers = [replica for replica in partition.replicas if replica != node_id]
+        assert not leads or len(followers) == len(partition.replicas) - 1, "a leader is a replica"
         return cls(
             partition.leader_epoch,
             partition.leader,

@@ -81,6 +81,7 @@ class SessionNews:
     def watch(self, partition: Place, key: Hashable, follower: Follower | None = None) -> None:
         """Have the next event on the partition `key` try the waiting request."""
         self._unwatch(partition)
+        assert follower is None or follower.idle_in is not self, "it was ended with its watch"
         self._watched[partition] = _Watched(key, follower)
         self._purgatory.watch(key, self, partition)
 

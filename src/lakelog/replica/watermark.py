@@ -72,6 +72,7 @@ class HighWatermark:
         # it or not. A record counts as committed only if it is so in both cases. A proposed shrink
         # therefore releases nothing before its answer.
         self._in_sync = frozenset({*role.isr, *proposed}.intersection(role.followers))
+        assert not proposed or role.is_leader, "only a leader proposes an ISR"
         self._compare_isr()
 
     def _compare_isr(self) -> None:

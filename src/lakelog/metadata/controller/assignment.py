@@ -91,7 +91,9 @@ def choose_replicas(
         return place_replicas(online, partitions, replication_factor, start)
     first = place_replicas(online, partitions, len(online), start)
     last = place_replicas(offline, partitions, rest, start)
-    return [(*before, *after) for before, after in zip(first, last, strict=True)]
+    replicas = [(*before, *after) for before, after in zip(first, last, strict=True)]
+    assert all(len(set(brokers)) == replication_factor for brokers in replicas)
+    return replicas
 
 
 def _down(image: MetadataImage, unreached: frozenset[int]) -> frozenset[int]:
@@ -160,6 +162,7 @@ def new_partitions(
     down, records = _down(image, unreached), []
     for partition, brokers in enumerate(replicas, first):
         isr = tuple(node_id for node_id in brokers if node_id not in down)
+        assert isr, "the assignment was checked: a broker of each partition is online"
         records.append(PartitionRecord(topic_id, partition, brokers, isr, isr[0], 0, 0))
     return records
 

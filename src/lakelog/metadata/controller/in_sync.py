@@ -77,6 +77,7 @@ def plan_alter_partitions(
         is_moved = new.leader != old.leader
         code = ErrorCode.NEW_LEADER_ELECTED if is_moved else ErrorCode.NONE
         results.append(AlteredIsr(*key, code, new))
+    assert len(results) == len(proposals), "each proposal has an answer"
     return Plan(tuple(records), results)
 
 
@@ -127,6 +128,7 @@ def _altered(
     """
     members = {node_id for node_id, _ in proposal.isr}
     isr = tuple(node_id for node_id in old.replicas if node_id in members)
+    assert len(isr) == len(members), "only replicas are in sync"
     min_isr = image.min_isr(image.topics_by_id[proposal.topic_id].name)
     new = old.with_isr(isr, min_isr)
     preferred = old.replicas[0]
@@ -134,4 +136,6 @@ def _altered(
         new = new.led_by(preferred, isr)
     else:
         new = new._replace(partition_epoch=old.partition_epoch + 1)
-    return without_read_only(new, image.read_only, image.fenced, min_isr)
+    altered = without_read_only(new, image.read_only, image.fenced, min_isr)
+    assert altered.leader != NO_LEADER, "a proposal takes no leader away"
+    return altered

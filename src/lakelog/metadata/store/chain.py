@@ -151,6 +151,7 @@ class MarkFile:
         await asyncio.to_thread(self.keep, mark)
 
     def keep(self, mark: Mark) -> None:
+        assert len(mark.log_id) == len(mark.chain) == 16, "`struct` cuts or fills them"
         head = struct.pack(">16sQ16s", *mark)
         data = head + struct.pack(">II", zlib.crc32(head), 0)
         # A broker opens a shared store before its folder.

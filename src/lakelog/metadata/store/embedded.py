@@ -103,6 +103,7 @@ class EmbeddedStore:
         self._brokers_version = 0
 
     async def open(self, *, create: bool) -> None:
+        assert self._thread is None, "a store is opened once"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lakelog-metadata")
         try:
             await self._run(lambda: self._open(create))

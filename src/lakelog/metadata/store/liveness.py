@@ -189,6 +189,7 @@ class DeathWatch:
         except OSError:  # too many open files: the next turn of the poller starts a new thread
             is_dead = False
         with self._mutex:
+            assert broker_id in self._waiting, "a broker has one thread"
             # Under the mutex: `follow` must start a new thread if the broker registers again.
             self._waiting.discard(broker_id)
             if is_dead and not self._closed:

@@ -243,6 +243,7 @@ class SqliteLog:
                 if newest > snapshot.end:
                     return
                 raise MetadataUnavailable(f"{self._path}: entry {snapshot.end - 1} was trimmed")
+            assert snapshot.end <= self._committed()[0], "a snapshot is of committed entries"
             crc = _snapshot_crc(snapshot.end, snapshot.payload)
             connection.execute(
                 "INSERT INTO snapshot VALUES (0, ?, ?, ?, ?) ON CONFLICT (only) DO UPDATE"

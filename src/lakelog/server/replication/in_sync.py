@@ -156,11 +156,13 @@ class InSyncReplicas:
 
         The controller has accepted the proposal, or will refuse it.
         """
+        assert self._unsettled <= self._open.keys()
         image = self._image()
         for partition, proposed_for in list(self._open.items()):
             state = image.partition(partition.topic_id, partition.index)
             # The image decides, not the response: a lost response leaves it unknown whether the
             # controller has changed the ISR (KAFKA-14154).
+            assert partition.role.is_leader, "a change of the role ends the proposal"
             if state is not None and state.leader_epoch != proposed_for.leader_epoch:
                 del self._open[partition]  # `assume` has ended the proposal
                 self._unsettled.discard(partition)
@@ -256,6 +258,7 @@ class InSyncReplicas:
             and self._follows(partition, state)
         }
         for partition in states:
+            assert self._node_id in proposals[partition], "a leader is in its own ISR"
             # Before the request leaves: once the controller has it, it may elect any proposed
             # member, and such a member must have every record that is committed meanwhile
             # (KIP-497).

@@ -141,6 +141,7 @@ class LeaderSession:
         self._flushing = {}
         changed = {}
         for key in list(self._moved):
+            assert key not in self._resting, "a resting partition is not due"
             partition = self._followed[key]
             if not partition.watermark.is_written:
                 self._drop(key)
@@ -191,6 +192,7 @@ class LeaderSession:
                 key = (topic.topic_id, data.partition_index)
                 partition, position = self._followed.get(key), sent.get(key)
                 if partition is not None and position is not None:
+                    assert position.leader_epoch <= partition.leader_epoch, "an epoch never falls"
                     self._moved[key] = None
                     yield Fetched(partition, position, data)
 

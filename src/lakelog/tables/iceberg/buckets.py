@@ -54,14 +54,17 @@ def by_bucket(rows: pa.Table, buckets: int) -> Iterator[tuple[int, pa.Table]]:
     keys = rows.column("key").combine_chunks()
     if not len(keys):
         return
+    assert keys.null_count == 0, "a null key has no bucket"
     numbers = bucket_numbers(keys, buckets)
     order = pc.sort_indices(numbers)
     ordered = rows.take(order)
     start = 0
     for run in pc.value_counts(numbers.take(order)):
         number, count = run["values"].as_py(), run["counts"].as_py()
+        assert 0 <= number < buckets, number
         yield number, ordered.slice(start, count)
         start += count
+    assert start == len(rows), "every row is in one bucket"
 
 
 def bucket_file(table: Table, path: str, bucket: int) -> DataFile:
@@ -69,6 +72,7 @@ def bucket_file(table: Table, path: str, bucket: int) -> DataFile:
 
     PyIceberg finds no bucket in a file itself. Raises `OSError`.
     """
+    assert bucket in range(buckets_of(table) or 0), "the table is partitioned by buckets alone"
     source = table.io.new_input(path)
     with source.open() as stream:
         metadata = pq.read_metadata(stream)

@@ -46,6 +46,7 @@ def exchange(
     `UnknownOutcomeError`, `TableReplacedError`, the errors of `entry` and `raise_if_unwritable`,
     and after 16 attempts the last error of the catalog.
     """
+    assert len({task.file.file_path for task in old}) == len(old), "a file is replaced once"
     mark, is_unknown = {_ID: uuid.uuid4().hex}, False
     for _ in attempts():
         with turn(address) as table:
@@ -78,7 +79,7 @@ def exchange(
 
 def _replace(
     table: Table,
-    old: Iterable[FileScanTask],
+    old: Sequence[FileScanTask],
     make: Callable[[Table], Iterable[DataFile]],
     properties: Mapping[str, str],
     mark: Mapping[str, str],
@@ -88,7 +89,10 @@ def _replace(
         with update.overwrite() as overwrite:
             for task in old:
                 overwrite.delete_data_file(task.file)
+            replaced = {task.file.file_path for task in old}
             for data_file in make(table):
+                # The commit would remove it again, and its rows with it.
+                assert data_file.file_path not in replaced, data_file.file_path
                 overwrite.append_data_file(data_file)
         transaction.set_properties(dict(properties))
 

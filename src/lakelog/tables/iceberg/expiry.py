@@ -82,6 +82,7 @@ def expire_by(address: TableAddress, policy: Policy, now_ms: int) -> int:
         if not expired:
             return 0
         ids = [snapshot.snapshot_id for snapshot in expired]
+        assert table.metadata.current_snapshot_id not in ids, "the current snapshot stays"
         # The metadata first: a crash in between leaves files without a reference, never a reference
         # without its file.
         table.maintenance.expire_snapshots().by_ids(ids).commit()
@@ -119,6 +120,7 @@ def _of_branch(table: Table, branch: SnapshotRef, now_ms: int) -> set[int]:
     kept: set[int] = set()
     snapshot = table.metadata.snapshot_by_id(branch.snapshot_id)
     while snapshot is not None:
+        assert snapshot.snapshot_id not in kept, "a snapshot is not its own ancestor"
         is_young = limit is not None and snapshot.timestamp_ms >= limit
         if len(kept) >= count and not is_young:
             break

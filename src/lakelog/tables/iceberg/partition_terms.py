@@ -70,14 +70,16 @@ def divided(
         yield (), rows
         return
     term, *others = terms
-    values = _values(rows, term)
+    values, count = _values(rows, term), 0
     for value in pc.unique(values):
         # `all` ignores nulls: without `fill_null`, rows without a value would be in two parts.
         is_equal = pc.equal(values, value) if value.is_valid else pc.is_null(values)
         mask = pc.fill_null(is_equal, False)
         part = rows if pc.all(mask).as_py() else rows.filter(mask)
+        count += len(part)
         for rest, divided_rows in divided(part, others):
             yield (value.as_py(), *rest), divided_rows
+    assert count == len(rows), "each row has one value"
 
 
 def _values(rows: pa.RecordBatch, term: PartitionTerm) -> pa.Array:

@@ -79,6 +79,9 @@ def remove_expired(table: Table, expired: Iterable[Snapshot]) -> None:
     table: the table after the expiry. Raises `OSError` if a kept snapshot cannot be read; no file
     is removed then.
     """
+    expired = tuple(expired)
+    left = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    assert left.isdisjoint(s.snapshot_id for s in expired), "the table was loaded after the expiry"
     # Snapshots share manifests, so an expired snapshot may name files of a kept one.
     kept = {path for s in table.metadata.snapshots for path in _metadata_files(table, s)}
     for snapshot in expired:

@@ -155,6 +155,7 @@ class Pointer(NamedTuple):
     version: int
 
     def encode(self) -> bytes:
+        assert self.deleted <= self.first <= self.end, "entries that are read are not deleted"
         return _POINTER.pack(*self[:6]) + self.name.encode()
 
     @classmethod

@@ -97,6 +97,7 @@ class Terms:
         put = Put(self._layout.controller, self._taken.encode(), after.version)
         await write_repeatable(self._session, put)
         current = await self.current()
+        assert current.epoch > after.epoch, "an election ends with a newer term, of any broker"
         self._taken = None
         return current
 
@@ -244,7 +245,9 @@ class EntryLog:
         pointer = await self._snapshots.pointer()
         if pointer.end > snapshot.end:
             return
-        chain = await self._chain_at(snapshot.end, await self.refresh(), pointer)
+        tail = await self.refresh()
+        assert snapshot.end <= tail.end, "a snapshot is of committed entries"
+        chain = await self._chain_at(snapshot.end, tail, pointer)
         if chain is None:
             raise MetadataUnavailable(f"entry {snapshot.end - 1} was trimmed")
         await self._snapshots.write(snapshot, chain, self._terms.newest)
