@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo demo-cluster check types units test conformance moving shake fuzz sim planted prove mutants endurance torture libraries kills readers bench clean
+.PHONY: help setup java maven demo demo-cluster check types units test conformance moving shake fuzz sim planted assertions prove mutants endurance torture libraries kills readers bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -131,6 +131,9 @@ readers: setup maven $(READERS)/.installed ## Iceberg's Spark and DuckDB read ar
 sim: setup ## Seeded worlds of three brokers (SEEDS=200, BROKERS=1, or SEED=7 to see one again)
 	PYTHONPATH=tests $(BIN)/python -m simulator $(if $(BROKERS),--brokers $(BROKERS)) \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
+
+assertions: setup ## Which assertions of lakelog simulated worlds reach (SEEDS=20)
+	PYTHONPATH=tests $(BIN)/python -m reached_assertions --seeds $(or $(SEEDS),20)
 
 planted: setup ## How many seeds of clusters catch each planted bug (SEEDS=20 BUG="a stale ...")
 	PYTHONPATH=tests $(BIN)/python -m simulation --seeds $(or $(SEEDS),20) \
