@@ -19,7 +19,7 @@ from lakelog.protocol.api import Api
 from lakelog.runtime.api import Tasks
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
-from lakelog.server.connections.repeat import Repeat
+from lakelog.server.connections.repeat import ANSWERED, WAITING, Repeat
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.request_turns import UNIT_S
@@ -167,21 +167,23 @@ class Dispatcher:
             try:
                 # While all requests are watched, each is answered by itself: a run of requests
                 # would be one note.
-                most = most if requests.noteworthy_s > 0 else 1
-                count, following = repeat.answer(view, start, end, most)
+                if requests.noteworthy_s <= 0:
+                    most = 1
+                outcome, count, following = repeat.answer(view, start, end, most)
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
-            if count > 0:
+            if outcome is ANSWERED:
                 took = requests.monotonic() - begin
                 repeat.note(took)
-                for _ in range(count - 1):
-                    repeat.note(took)
+                if count > 1:
+                    for _ in range(count - 1):
+                        repeat.note(took)
                 if took > requests.noteworthy_s:
                     peer, size = connection.session.peer_name, following - start
                     requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
                 return count, following
-            if count:
-                return -count, following
+            if outcome is WAITING:
+                return count, following
         self._on_other_request(connection, view, start, end, begin)
         return 1, end
 
