@@ -23,6 +23,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account, Share
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.protocol.fetch import FetchRequest
+from lakelog.replica.followers import FollowerId
 from lakelog.replica.purgatory import Purgatory
 from lakelog.replica.session_news import SessionNews
 from lakelog.runtime.api import Random
@@ -31,6 +32,7 @@ SESSIONLESS_EPOCH = -1
 FULL_EPOCH = 0
 _EPOCH_MAX = 2**31 - 1
 TOPIC_IDS_SINCE = 13
+_REPLICA_STATE_SINCE = 15
 MEMORY_MAX = 64 * 1024 * 1024
 """Largest size of all sessions together, in bytes."""
 UNKNOWN_MAX = 100
@@ -105,6 +107,7 @@ class FetchSession:
         """Follow the events on the partitions if they are many."""
         if self.news is None and len(self.targets) >= LARGE:
             self.news = SessionNews(purgatory, self.targets)
+            self.news.fetched_ms = int(self.last_used * 1000)
         elif self.news is not None and len(self.targets) < LARGE // 2:
             self.forget_news()
 
@@ -150,6 +153,8 @@ class FetchSession:
         """Move to the epoch of the next request; `now` is on the monotonic clock."""
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
         self.last_used = now
+        if self.news is not None:
+            self.news.fetched_ms = int(now * 1000)
 
 
 class FetchPlan:
@@ -167,11 +172,6 @@ class FetchPlan:
         self.targets = targets
         self.session = session
         self.incremental = incremental
-
-    @property
-    def news(self) -> SessionNews | None:
-        """The news of the session; None if all targets are read."""
-        return None if self.session is None else self.session.news
 
     def refresh(self) -> None:
         """Adopt the partitions that are due by now; a complete response has all of them."""
@@ -220,6 +220,14 @@ class FetchPlan:
             if self.session.news is not None:
                 self.session.news.remove(key)
                 self.session.news.add(key)
+
+
+def follower_of(request: FetchRequest, version: int) -> FollowerId | None:
+    """Return the follower that sends the request; None for a consumer."""
+    if version >= _REPLICA_STATE_SINCE:
+        state = request.replica_state
+        return FollowerId(state.replica_id, state.replica_epoch) if state.replica_id >= 0 else None
+    return FollowerId(request.replica_id, -1) if request.replica_id >= 0 else None
 
 
 class FetchSessions:
@@ -346,6 +354,8 @@ class FetchSessions:
             for partition in forgotten.partitions:
                 session.remove(name, partition)
         fresh = _change(session, _requested(request, session.uses_topic_ids))
+        if not fresh and not request.forgotten_topics_data:
+            return  # it takes as much memory as before
         # Counted before the limit is checked: the memory exists already, and dropping the session
         # releases all of it.
         self._account.add(session.id, session.memory - before)

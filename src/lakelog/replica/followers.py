@@ -10,9 +10,16 @@ Source: `org.apache.kafka.server.replica.Replica` of Apache Kafka, KIP-497, KIP-
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 _UNKNOWN = -1
+
+
+class FollowerId(NamedTuple):
+    """The broker that fetches as a follower, and the epoch of its registration."""
+
+    node_id: int
+    broker_epoch: int
 
 
 class FetchTime(Protocol):

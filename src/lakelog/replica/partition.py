@@ -29,7 +29,6 @@ from lakelog.replica.written import Written
 from lakelog.runtime.api import Buffer
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.folder.reserve import SpaceGate
-from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.producers.verification import Verification
@@ -718,28 +717,25 @@ class Partition:
             raise self._availability.reading_error(error) from error
         return log_slice
 
-    def read_committed(
-        self, offset: int, max_bytes: int, *, min_one: bool
-    ) -> tuple[LogSlice | None, list[AbortedTransaction]]:
-        """Return the slice up to the last stable offset, and the aborted transactions in it.
+    def read_committed(self, offset: int, max_bytes: int, *, min_one: bool) -> LogSlice | None:
+        """Return the slice up to the last stable offset, with the aborted transactions in it.
 
         Raises as `read`.
         """
         log = self.log
         if log.producers.first_unstable_offset < 0 and not log.segments.has_aborted:
-            return self.read(offset, max_bytes, min_one=min_one), []
+            return self.read(offset, max_bytes, min_one=min_one)
         end = self.last_stable_offset
         log_slice = self.read(offset, max_bytes, min_one=min_one, end=end)
-        if log_slice is None:
-            return None, []
-        try:
-            return log_slice, log.aborted_transactions(offset, log_slice, may_wait=False)
-        except NotReady:
-            log_slice.release()
-            raise
-        except (OSError, CorruptLog) as error:
-            log_slice.release()
-            raise self._availability.reading_error(error) from error
+        if log_slice is not None:
+            try:
+                log_slice.aborted = log.aborted_transactions(offset, log_slice, may_wait=False)
+            except (NotReady, OSError, CorruptLog) as error:
+                log_slice.release()
+                if isinstance(error, NotReady):
+                    raise
+                raise self._availability.reading_error(error) from error
+        return log_slice
 
     def at_time(self, timestamp_ms: int | None) -> Search:
         """Search the first record at or after a time, milliseconds since the epoch.

@@ -42,7 +42,7 @@ class SessionNews:
         self.parked: Parked | None = None
         """The waiting request of the session."""
         self.fetched_ms = 0
-        """The time of the last request of a follower, on the monotonic clock."""
+        """The time of the last request, on the monotonic clock."""
 
     def due(self) -> list[Place]:
         """Return the partitions that a request has to read."""

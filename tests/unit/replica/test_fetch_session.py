@@ -234,12 +234,23 @@ def test_a_session_is_charged_for_the_length_of_topic_names() -> None:
 
 def test_a_session_that_has_become_small_reads_all_its_partitions(sessions: FetchSessions) -> None:
     full = sessions.begin(request(0, 0, wanted(LARGE)), NAMES, 0.0)
-    assert full.news is not None
+    assert full.session is not None
+    assert full.session.news is not None
     for target in full.targets:
-        full.news.settle((target.topic, target.partition), target.partition, None)
+        full.session.news.settle((target.topic, target.partition), target.partition, None)
     change = request(full.session_id, 1)
     change.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=list(range(LARGE - 9)))]
     assert len(sessions.begin(change, NAMES, 0.0).targets) == 9
+
+
+def test_the_news_of_a_session_have_the_time_of_its_last_request(sessions: FetchSessions) -> None:
+    """The idle partitions of a follower are caught up at that time."""
+    full = sessions.begin(request(0, 0, wanted(LARGE)), NAMES, 3.0)
+    assert full.session is not None
+    assert full.session.news is not None
+    assert full.session.news.fetched_ms == 3000
+    sessions.begin(request(full.session_id, 1), NAMES, 4.5)
+    assert full.session.news.fetched_ms == 4500
 
 
 def test_many_partitions_that_are_not_here_are_answered_and_not_kept() -> None:

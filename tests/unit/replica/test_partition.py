@@ -538,12 +538,12 @@ def begin_transaction(partition: Partition, producer_id: int, count: int = 1) ->
 
 def committed(partition: Partition, offset: int = 0) -> tuple[int, list[tuple[int, int]]]:
     """Return the count of records for read_committed, and the aborted transactions in them."""
-    found, ended = partition.read_committed(offset, 1 << 20, min_one=True)
-    count = 0
-    if found is not None:
-        count = sum(header.records_count for header, _ in iter_batches(found.read()))
-        found.release()
-    return count, [entry[:2] for entry in ended]
+    records = partition.read_committed(offset, 1 << 20, min_one=True)
+    if records is None:
+        return 0, []
+    count = sum(header.records_count for header, _ in iter_batches(records.read()))
+    records.release()
+    return count, [entry[:2] for entry in records.aborted]
 
 
 def test_read_committed_ends_at_the_first_open_transaction() -> None:
@@ -675,7 +675,7 @@ def make_durable(partition: Partition) -> None:
 
 
 def committed_bytes(partition: Partition) -> int:
-    found, _ = partition.read_committed(partition.log.log_start_offset, 1 << 20, min_one=True)
+    found = partition.read_committed(partition.log.log_start_offset, 1 << 20, min_one=True)
     if found is None:
         return 0
     found.release()
@@ -692,10 +692,10 @@ def test_a_transaction_is_unstable_until_its_marker_is_durable(commit: bool) -> 
     assert committed_bytes(partition) == 0
     make_durable(partition)
     assert partition.last_stable_offset == partition.watermark.offset == 2
-    found, aborted = partition.read_committed(0, 1 << 20, min_one=True)
+    found = partition.read_committed(0, 1 << 20, min_one=True)
     assert found is not None
     found.release()
-    assert [(entry.producer_id, entry.first_offset) for entry in aborted] == (
+    assert [(entry.producer_id, entry.first_offset) for entry in found.aborted] == (
         [] if commit else [(7, first)]
     )
 

@@ -19,7 +19,7 @@ from fake_transport import (
     request,
 )
 from lakelog.protocol.api import api_for
-from lakelog.protocol.fetch import FetchRequest, FetchResponse
+from lakelog.protocol.fetch import FetchRequest
 from lakelog.runtime.turns import PART_S
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_turns import FREE, Rank
@@ -196,15 +196,15 @@ def test_fetches_that_take_long_share_the_turns_of_the_loop(
     async def scenario() -> None:
         broker = SocketlessBroker(tmp_path)
         await broker.start()
-        read = PendingFetch.read
+        start = PendingFetch.start
 
-        def slow_read(self: PendingFetch, *, at_least: int) -> FetchResponse | None:
+        def start_slowly(self: PendingFetch) -> None:
             nonlocal handled
             handled += 1
             broker.clock.now_ms += 40
-            return read(self, at_least=at_least)
+            start(self)
 
-        monkeypatch.setattr(PendingFetch, "read", slow_read)
+        monkeypatch.setattr(PendingFetch, "start", start_slowly)
         request = FetchRequest(max_bytes=1 << 20, topics=[])
         frame = b"".join(encode_request(api_for(FetchRequest), 12, 1, "client", request))
         sockets = []

@@ -20,6 +20,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.purgatory import Parked, Purgatory
 from lakelog.replica.role import NotLeaderError
 from lakelog.runtime.api import Tasks
+from lakelog.server.requests.context import Context
 
 
 class Appended(NamedTuple):
@@ -138,6 +139,32 @@ class Acknowledgement:
     def fail(self, error: Exception) -> None:
         """Pass `error` to `failed`."""
         self._failed(error)
+
+
+def reply_when_settled(
+    context: Context,
+    changes: Sequence[Change],
+    reply: Callable[[], object],
+    purgatory: Purgatory,
+    deadline: float,
+    abandoned: Callable[[], object] = lambda: None,
+) -> None:
+    """Call `reply` once all changes are settled, or at `deadline` (monotonic clock, seconds).
+
+    reply: completes the reply of `context`; its exception ends the connection.
+    abandoned: called instead if the connection closes before.
+    """
+    wait = Acknowledgement(changes, reply, context.fail)
+    # A change may have been settled while its request was still handled: no event follows.
+    if wait.try_complete():
+        return
+    parked = wait.park(purgatory, deadline)
+
+    def abandon() -> None:
+        purgatory.cancel(parked)
+        abandoned()
+
+    context.on_abandon = abandon
 
 
 async def committed(

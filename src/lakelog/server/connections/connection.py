@@ -25,7 +25,6 @@ from lakelog.server.connections.sampling import Sampling
 from lakelog.server.connections.send_queue import SendQueue
 from lakelog.server.connections.send_turns import SMALL
 from lakelog.server.connections.session import Session
-from lakelog.storage.segments.handles import LogSlice
 
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
 _UNSENT_MAX = 1024 * 1024
@@ -308,13 +307,7 @@ class Connection:
         # Only from the front: a complete reply behind an incomplete one stays.
         while pending and (parts := pending[0].parts) is not None:
             pending.popleft()
-            for part in parts:
-                if isinstance(part, LogSlice):
-                    responses.queue_slice(part)
-                elif is_late:
-                    responses.send(part)
-                else:
-                    responses.queue(part)
+            responses.send_reply(parts)
         if is_late:
             responses.is_lone = False
             self._send_late()

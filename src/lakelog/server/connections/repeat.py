@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Protocol
 
 from lakelog.protocol.api import Api
+
+
+class RepeatOutcome(Enum):
+    """The result of comparing a request with the last one."""
+
+    ANSWERED = auto()
+    WAITING = auto()
+    """The requests have their place among the replies of the connection, and are counted when they
+    are complete."""
+    DECODE = auto()
+    """Nothing was done: the request differs, or no template covers its response."""
+
+
+ANSWERED, WAITING, DECODE = RepeatOutcome
+RepeatResult = tuple[RepeatOutcome, int, int]
+"""The outcome, the number of handled requests, and the end of the last one in bytes (exclusive)."""
+DECODED: RepeatResult = DECODE, 0, 0
 
 
 class RequestHeader(Protocol):
@@ -28,13 +46,9 @@ class Repeat(Protocol):
     @property
     def key(self) -> RequestHeader: ...
 
-    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> RepeatResult:
         """Answer the request in `view[start:end]` if it repeats the last one.
 
         Requests behind it in `view` that repeat it too are answered with it, up to `most` in all.
-        Return the number of answered requests, and the end of the last one in bytes (exclusive).
-        (0, `start`) means that nothing was done. A negative number of requests is answered later:
-        they have their place among the replies of the connection, and are counted when they are
-        complete.
         """
         ...

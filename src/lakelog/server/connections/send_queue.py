@@ -6,6 +6,7 @@ A range is sent by `sendfile` if the page cache holds it. Otherwise a thread rea
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -136,7 +137,24 @@ class SendQueue:
         if data:
             self.queue(data)
 
-    def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
+    def send_reply(self, parts: Sequence[Part]) -> None:
+        """As `send`, for the parts of one response: they leave together."""
+        if len(parts) == 3:
+            head, records, tail = parts
+            if isinstance(records, LogSlice):
+                assert not isinstance(head, LogSlice) and not isinstance(tail, LogSlice)
+                self.send_slice(records, head, tail)
+                return
+        is_small = len(parts) == 1 and len(parts[0]) <= SMALL
+        for part in parts:
+            if isinstance(part, LogSlice):
+                self.queue_slice(part)
+            elif is_small:
+                self.send(part)
+            else:
+                self.queue(part)
+
+    def queue_slice(self, part: LogSlice, head: Buffer = b"", tail: Buffer = b"") -> None:
         """As `queue`, for a range of a file and the bytes around it.
 
         The queue releases `part` when it is sent or discarded.
@@ -158,13 +176,16 @@ class SendQueue:
         if tail:
             self.queue(tail)
 
-    def send_slice(self, part: LogSlice, head: bytes, tail: bytes) -> None:
-        """As `queue_slice`, for a range that was in the page cache just now.
+    def send_slice(self, part: LogSlice, head: Buffer, tail: Buffer) -> None:
+        """As `queue_slice`; a range in the page cache is sent at once, as far as there is room.
 
-        As much of it as the socket takes is sent at once. A failure closes the connection; nothing
-        is raised.
+        A failure of the socket closes the connection; nothing is raised.
         """
-        if not self.is_lone or self._cold > 0 or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
+        if (
+            not (self.is_lone and part.is_resident)
+            or self._cold > 0
+            or not _COPY_MAX < part.size <= SEND_SIZE_MAX
+        ):
             self.queue_slice(part, head, tail)
             return
         # The queue waits for the connection's turn. Sending a part of it now would overtake

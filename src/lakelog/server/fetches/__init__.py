@@ -1,5 +1,6 @@
-"""Reading for Fetch requests, whether the request is decoded or repeats an earlier one.
+"""Fetch requests until they are answered, whether a request is decoded or repeats an earlier one.
 
-Start with `reading`, which reads one partition; `pending` is a whole request until it is answered.
-`lakelog.replica` has the sessions and the waiting, and `connections.send_queue` sends the bytes.
+`reading` reads one partition. `pending` reads all partitions of a request, and waits. `response`
+encodes the response to a decoded request; `lakelog.server.repeats` the response to a repeated one.
+`lakelog.replica` has the sessions and the purgatory, and `connections.send_queue` sends the bytes.
 """

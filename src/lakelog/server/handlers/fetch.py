@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.fetch import FetchRequest, FetchResponse
+from lakelog.replica.fetch_session import follower_of
 from lakelog.server.auth.principal import is_broker
 from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.fetches.pending import PendingFetch
-from lakelog.server.fetches.reading import follower_of
+from lakelog.server.fetches.reading import READ_COMMITTED
+from lakelog.server.fetches.response import FetchReply
 from lakelog.server.repeats.fetch_learning import learn
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
@@ -41,14 +43,10 @@ def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResp
         plan = broker.fetch_sessions.begin(request, context.version, now)
     except KafkaError as error:
         return refuse(broker, context, request, error.code)
-    fetch = PendingFetch(broker, context, request, plan, follower)
-    waits = request.max_wait_ms > 0 and (plan.targets or plan.session is not None)
-    fetch.deadline = now + request.max_wait_ms / 1000 if waits else 0.0
-    response = fetch.read(at_least=fetch.bytes_min if waits else 0)
-    if response is None:
-        fetch.wait()
-        return DEFERRED
-    return response
+    committed = request.isolation_level == READ_COMMITTED
+    reply = FetchReply(broker, context, plan, committed=committed)
+    PendingFetch(broker, context, request, plan, reply, now, follower).start()
+    return DEFERRED
 
 
 def refuse(

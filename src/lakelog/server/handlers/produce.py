@@ -24,7 +24,7 @@ from lakelog.protocol.produce import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import current_leader
-from lakelog.server.appends.acknowledgement import Acknowledgement, Appended
+from lakelog.server.appends.acknowledgement import Appended, reply_when_settled
 from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result
 from lakelog.server.appends.transaction_verification import (
     ADDS_SINCE,
@@ -336,19 +336,9 @@ class _Appends:
                     self._name_leaders(response)
             context.reply(response)
 
-        def fail(error: Exception) -> None:
-            context.connection.fail(context.api.name, error)
-            if context.parts is None:
-                context.complete([])
-
-        wait = Acknowledgement([appended for appended, _ in self._waiting], settle, fail)
-        # An append may have been committed while the request walked its next batch: no event
-        # follows.
-        if wait.try_complete():
-            return
+        changes = [appended for appended, _ in self._waiting]
         deadline = broker.clock.monotonic() + max(self._request.timeout_ms, 0) / 1000
-        parked = wait.park(broker.purgatory, deadline)
-        context.on_abandon = lambda: broker.purgatory.cancel(parked)
+        reply_when_settled(context, changes, settle, broker.purgatory, deadline)
 
     def _name_leaders(self, response: ProduceResponse) -> None:
         leaders = (

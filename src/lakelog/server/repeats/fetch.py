@@ -1,6 +1,7 @@
-"""Fetch requests of one partition, one offset after the other.
+"""Fetch requests of one partition, one offset after the other, of a consumer or a follower.
 
-They are answered from a template: at once, or when there are records, or at the deadline.
+They are answered from a template: at once, or when there are records, or at the deadline. Each
+request of a follower states its position, which may commit records.
 """
 
 from __future__ import annotations
@@ -13,14 +14,24 @@ from lakelog.replica.fetch_session import (
     FetchTarget,
     PartitionKey,
 )
+from lakelog.replica.followers import FollowerId
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.fetches.reading import READ_COMMITTED, FollowerId, note_position, read_of
+from lakelog.server.connections.repeat import (
+    ANSWERED,
+    DECODE,
+    DECODED,
+    WAITING,
+    RepeatOutcome,
+    RepeatResult,
+)
+from lakelog.server.fetches.pending import PendingFetch
+from lakelog.server.fetches.reading import NO_RECORDS, READ_COMMITTED, ReadResult, read
 from lakelog.server.repeats.fetch_frames import FetchFrames, FetchKey
+from lakelog.server.repeats.fetch_reply import TemplateReply
 from lakelog.server.repeats.known import KnownRequest
-from lakelog.server.repeats.waiting_fetch import WaitingFetch
 from lakelog.server.requests.context import Context
-from lakelog.storage.preparation import NotReady
+from lakelog.storage.segments.handles import LogSlice
 from lakelog.wire.template import Template
 
 
@@ -31,6 +42,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
         "_bytes_max",
         "_bytes_min",
         "_committed",
+        "_follower",
         "_frames",
         "_request",
         "_session",
@@ -47,6 +59,9 @@ class FetchRepeat(KnownRequest[FetchKey]):
         self._bytes_max = min(key.max_bytes, broker.fetch_bytes_max)
         self._bytes_min = min(key.min_bytes, self._bytes_max)
         self._committed = key.isolation_level == READ_COMMITTED
+        self._follower = (
+            None if key.replica_id < 0 else FollowerId(key.replica_id, key.replica_epoch)
+        )
 
     def _make_templates(self) -> None:
         key = self.key
@@ -63,7 +78,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
             key.log_start_offset,
         )
 
-    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> RepeatResult:
         """As `Repeat.answer`; one request at a time.
 
         If the partition raises an error, the request is decoded.
@@ -71,74 +86,59 @@ class FetchRepeat(KnownRequest[FetchKey]):
         partition, size = self._partition, end - start
         # The response would overtake the responses to waiting requests: it bypasses the replies.
         if partition is None or self._connection.is_waiting:
-            return 0, start
-        request = self._request
-        if size == request.size:
-            fields = request.unpack(view, start)
-            answered = None if fields is None else self._read(partition, size, *fields)
-        else:
-            unchanged = self._unchanged
-            if unchanged is None or size != unchanged.size:
-                return 0, start
-            fields = unchanged.unpack(view, start)
-            answered = (
-                None if fields is None else self._read(partition, size, fields[0], fields[1], None)
-            )
-        return (0, start) if answered is None else (answered, end)
+            return DECODED
+        template = self._request
+        if size != template.size:
+            if self._unchanged is None or size != self._unchanged.size:
+                return DECODED
+            template = self._unchanged
+        fields = template.unpack(view, start)
+        if fields is None:
+            return DECODED
+        return self._answer(partition, size, *fields), 1, end
 
-    def _read(
+    def _answer(
         self,
         partition: Partition,
         size: int,
         correlation_id: int,
         epoch: int,
-        offset: int | None,
-    ) -> int | None:
-        """Answer with records; return 1, or -1 if the request waits for them.
+        offset: int | None = None,
+    ) -> RepeatOutcome:
+        """Answer with records, or wait for them; anything else has the request decoded.
 
-        Return None if the response has anything else, an error for example: the request is then
-        decoded. `size` is the request's, in bytes. Without an `offset`, the session's is used.
+        `size` is the request's, in bytes. Without an `offset`, the session's is used.
         """
-        session = self._session
+        session, connection = self._session, self._connection
         if session is None:
             if epoch != SESSIONLESS_EPOCH or self.key.session_id:
-                return None
+                return DECODE
         elif (
             session.epoch != epoch
             or len(session.targets) != 1
             or self.partition_key not in session.targets
         ):
-            return None
+            return DECODE
         target = self._target_at(offset, session)
-        try:
-            records, aborted = read_of(
-                partition, target, self._bytes_max, committed=self._committed, min_one=True
-            )
-        except NotReady as first:
-            # The decoded request meets the same error, and begins a job of its own.
-            first.job.abandon()
-            return None
-        except KafkaError:
-            return None
-        if records is None:
-            return self._wait(size, correlation_id, partition, target, session)
-        size_found = records.size
-        if aborted or size_found < self._bytes_min:
-            records.release()
-            return None if aborted else self._wait(size, correlation_id, partition, target, session)
-        connection = self._connection
+        result = read(
+            partition,
+            target,
+            self._bytes_max,
+            committed=self._committed,
+            follower=self._follower,
+            fetched_at=connection.last_active,
+        )
+        if not isinstance(result, LogSlice) or result.aborted or result.size < self._bytes_min:
+            return self._wait(size, correlation_id, target, result)
         # The session changes only now that the answer is certain: a request that is decoded after
         # all must find the session's epoch as it was (KIP-227).
         if session is not None:
             session.advance(connection.last_active)
             session.targets[self.partition_key] = target
-        partition.fetched_bytes += size_found
-        head = self._frames.head(correlation_id, partition, target, size_found)
-        if records.is_resident:
-            self._responses.send_slice(records, head, self._tail)
-        else:
-            self._responses.queue_slice(records, head, self._tail)
-        return 1
+        partition.fetched_bytes += result.size
+        head = self._frames.head(correlation_id, partition, target, result.size)
+        self._responses.send_slice(result, head, self._tail)
+        return ANSWERED
 
     def _target_at(self, offset: int | None, session: FetchSession | None) -> FetchTarget:
         if offset is None:
@@ -151,40 +151,29 @@ class FetchRepeat(KnownRequest[FetchKey]):
         return target
 
     def _wait(
-        self,
-        size: int,
-        correlation_id: int,
-        partition: Partition,
-        target: FetchTarget,
-        session: FetchSession | None,
-        follower: FollowerId | None = None,
-    ) -> int | None:
-        """Park the request; return -1. None as `_read`.
-
-        follower: that of the request; its position is noted.
-        """
-        broker, key, connection = self._broker, self.key, self._connection
-        if min(key.min_bytes, key.max_bytes, key.max_wait_ms) <= 0:
-            return None
+        self, size: int, correlation_id: int, target: FetchTarget, result: ReadResult
+    ) -> RepeatOutcome:
+        """Park the request, whose position is noted, if more records may answer it."""
+        broker, key, connection, session = self._broker, self.key, self._connection, self._session
+        if isinstance(result, KafkaError):
+            return DECODE
+        result.release()
+        has_to_wait = not result.aborted if isinstance(result, LogSlice) else result is NO_RECORDS
+        if not has_to_wait or min(key.min_bytes, key.max_bytes, key.max_wait_ms) <= 0:
+            return DECODE
+        now = connection.last_active
         if session is not None:
-            session.advance(connection.last_active)
+            session.advance(now)
             session.replace(self.partition_key, target)
-        if follower is not None:
-            note_position(partition, follower, target, connection.last_active)
         context = Context(connection, self.api, key.version, correlation_id, key.client_id)
-        context.begun, context.size_bytes = connection.last_active, size
-        context.on_complete = self._on_late
+        context.begun, context.size_bytes = now, size
+        context.on_complete = broker.requests.on_late
         connection.expect(context)
         plan = FetchPlan([target], session, incremental=session is not None)
-        parked = broker.purgatory.park(
-            WaitingFetch(broker, context, plan, self._frames, correlation_id, follower),
-            (partition.key,),
-            connection.last_active + key.max_wait_ms / 1000,
+        frames = self._frames
+        reply = TemplateReply(broker, context, plan, frames, correlation_id, self._committed)
+        fetch = PendingFetch(
+            broker, context, frames.message, plan, reply, now, self._follower, is_noted=True
         )
-        context.on_abandon = lambda: broker.purgatory.cancel(parked)
-        return -1
-
-    def _on_late(self, context: Context) -> None:
-        requests = self._broker.requests
-        took, peer = requests.monotonic() - context.begun, context.connection.session.peer_name
-        requests.on_late(context.api, context, peer, took, context.size_bytes)
+        fetch.park()
+        return WAITING

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from lakelog.protocol.fetch import FetchRequest
-from lakelog.replica.fetch_session import TOPIC_IDS_SINCE
+from lakelog.replica.fetch_session import TOPIC_IDS_SINCE, follower_of
 from lakelog.server.broker import Broker
 from lakelog.server.connections.repeat import Repeat
-from lakelog.server.fetches.reading import ZSTD_SINCE, follower_of
+from lakelog.server.fetches.reading import ZSTD_SINCE
 from lakelog.server.repeats.fetch import FetchRepeat
 from lakelog.server.repeats.fetch_frames import FetchKey
-from lakelog.server.repeats.follower_fetch import FollowerFetchRepeat
 from lakelog.server.repeats.known import learn_known
 from lakelog.server.requests.context import Context
 
@@ -28,8 +27,7 @@ def learn(
             return last
     name = "" if isinstance(key.topic, bytes) else key.topic
     partition_key = key.topic, key.partition
-    kind = FetchRepeat if key.replica_id < 0 else FollowerFetchRepeat
-    return learn_known(kind, broker, last, context, key, partition_key, name, key.rack_id)
+    return learn_known(FetchRepeat, broker, last, context, key, partition_key, name, key.rack_id)
 
 
 def _key(context: Context, request: FetchRequest) -> FetchKey | None:

@@ -9,7 +9,7 @@ from lakelog.protocol.api import Api
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.connections.repeat import Repeat, RequestHeader
+from lakelog.server.connections.repeat import Repeat, RepeatResult, RequestHeader
 from lakelog.server.requests.context import Context
 
 NAMES_MAX = 1024
@@ -65,7 +65,7 @@ class KnownRequest(ABC, Generic[K]):
     def _make_templates(self) -> None: ...
 
     @abstractmethod
-    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]: ...
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> RepeatResult: ...
 
 
 def learn_known(

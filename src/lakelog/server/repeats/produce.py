@@ -25,7 +25,7 @@ from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_resul
 from lakelog.server.appends.transaction_verification import TOPIC_IDS_SINCE
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
-from lakelog.server.connections.repeat import Repeat
+from lakelog.server.connections.repeat import ANSWERED, DECODED, WAITING, Repeat, RepeatResult
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.produce_frames import ProduceFrames
 from lakelog.server.repeats.waiting_produce import Run, WaitingProduce, kept_bytes
@@ -110,19 +110,19 @@ class ProduceRepeat(KnownRequest[_Key]):
         self._frames = ProduceFrames(_head(api, key), self._tail)
         self._response = Template(_response(api, key, 0), _response(api, key, -1), "iqqq")
 
-    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> RepeatResult:
         """As `Repeat.answer`. The error of a rejected batch is answered, not raised."""
         partition = self._partition
         if partition is None:
-            return 0, start
+            return DECODED
         if self._acks_all and not partition.watermark.by_append:
             return self._append_and_wait(partition, view, start, end, most)
         # The response would overtake the responses to waiting requests: it bypasses the replies.
         if self._connection.is_waiting:
-            return 0, start
+            return DECODED
         numbers, batches, ends = self._frames.find(view, start, end, most)
-        taken = self._append(partition, numbers, batches) if batches else 0
-        return taken, ends[taken - 1] if taken else start
+        count = self._append(partition, numbers, batches) if batches else 0
+        return (ANSWERED, count, ends[count - 1]) if count else DECODED
 
     def _append(self, partition: Partition, numbers: list[int], batches: list[memoryview]) -> int:
         """Append as many batches as possible and answer; return their number."""
@@ -134,7 +134,7 @@ class ProduceRepeat(KnownRequest[_Key]):
         except KafkaError:  # nothing is appended; the handler finds the error again
             return 0
         if not offsets:
-            return self._append_one(partition, numbers[0], batches[0], sampled=False)
+            return int(self._append_one(partition, numbers[0], batches[0], sampled=False))
         count, log_start = len(offsets), partition.log.log_start_offset
         sampling.left -= count
         if count == 1:
@@ -147,26 +147,26 @@ class ProduceRepeat(KnownRequest[_Key]):
 
     def _append_and_wait(
         self, partition: Partition, view: memoryview, start: int, end: int, most: int
-    ) -> tuple[int, int]:
+    ) -> RepeatResult:
         """As `answer`, for batches that other replicas have to copy before they are committed."""
         broker, sampling, connection = self._broker, self._sampling, self._connection
         most = min(most, sampling.left, _WAITING_MAX)
         if most <= 0 or not partition.log.takes_runs:  # the first is verified, or needs a flush
-            return 0, start
+            return DECODED
         numbers, batches, ends = self._frames.find(view, start, end, most)
         if not batches:
-            return 0, start
+            return DECODED
         context = Context(connection, self.api, self.key.version, numbers[0], self.key.client_id)
         held = kept_bytes(len(batches))
         if not broker.request_memory.try_take(context, held):
-            return 0, start
+            return DECODED
         try:
             offsets = partition.append_run(batches, broker.clock.wall_ms(), acks_all=True)
         except KafkaError:  # nothing is appended; the handler finds the error again
             offsets = []
         if not offsets:
             broker.request_memory.give(context, held)
-            return 0, start
+            return DECODED
         count = len(offsets)
         sampling.left -= count
         starts = [start, *(frame_end + FRAME_SIZE_BYTES for frame_end in ends)]
@@ -175,7 +175,7 @@ class ProduceRepeat(KnownRequest[_Key]):
         waiting = WaitingProduce(broker, context, run, held, self._committed, self._failed)
         context.begun = connection.last_active
         waiting.wait(connection.last_active + max(self.key.timeout_ms, 0) / 1000)
-        return -count, ends[count - 1]
+        return WAITING, count, ends[count - 1]
 
     def _committed(self, run: Run) -> bytes:
         """Return the responses of a run whose batches are all committed."""
@@ -206,39 +206,38 @@ class ProduceRepeat(KnownRequest[_Key]):
         self, partition: Partition, numbers: list[int], batches: list[memoryview]
     ) -> int:
         """As `_append`; the first of the batches is verified by itself."""
-        taken = self._append_one(partition, numbers[0], batches[0], sampled=True)
-        if not taken or len(batches) == 1:
-            return taken
-        return taken + self._append(partition, numbers[1:], batches[1:])
+        if not self._append_one(partition, numbers[0], batches[0], sampled=True):
+            return 0
+        return 1 + (self._append(partition, numbers[1:], batches[1:]) if numbers[1:] else 0)
 
     def _append_one(
         self, partition: Partition, number: int, batch: memoryview, *, sampled: bool
-    ) -> int:
-        """Append or reject one batch and return 1; return 0 if either would have to wait."""
+    ) -> bool:
+        """Append or reject one batch; return False if either would have to wait."""
         broker, key, sampling = self._broker, self.key, self._sampling
         # The response has to wait for a flush, which is the handler's way.
         if partition.watermark.by_flush:
-            return 0
+            return False
         try:
             check_entry(partition, batch, key.version, None)
             base, _, append_time_ms, log_start, _ = partition.append(
                 batch, broker.clock.wall_ms(), acks_all=key.acks == ACKS_ALL, sampled=sampled
             )
         except SlowBatchError:
-            return 0
+            return False
         except NotReady as first:
             # The handler will need the same job, and makes its own: this one is never run.
             first.job.abandon()
-            return 0
+            return False
         except KafkaError as error:
             self._reject(number, error)
-            return 1
+            return True
         if sampled:
             sampling.note(batch, sampled=True)
         else:
             sampling.left -= 1
         self._responses.send(self._response.pack(number, base, append_time_ms, log_start))
-        return 1
+        return True
 
     def _reject(self, number: int, error: KafkaError) -> None:
         """Answer with the error: the batch may have been patched, so it cannot be retried."""

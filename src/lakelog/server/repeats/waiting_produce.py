@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lakelog.base.errors import KafkaError
 from lakelog.replica.partition import Partition
-from lakelog.server.appends.acknowledgement import Acknowledgement, Appended
+from lakelog.server.appends.acknowledgement import Appended, reply_when_settled
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 
@@ -84,13 +84,7 @@ class WaitingProduce:
         context.on_complete = self._on_complete
         context.connection.expect(context)
         last = Appended(run.partition, run.end_offset, run.leader_epoch)
-        parked = Acknowledgement([last], self._settle, self._fail).park(purgatory, deadline)
-
-        def abandon() -> None:
-            purgatory.cancel(parked)
-            self._release()
-
-        context.on_abandon = abandon
+        reply_when_settled(context, [last], self._settle, purgatory, deadline, self._release)
 
     def _settle(self) -> None:
         run = self._run
@@ -110,18 +104,10 @@ class WaitingProduce:
             return error
         return None
 
-    def _fail(self, error: Exception) -> None:
-        context = self._context
-        context.connection.fail(context.api.name, error)
-        if context.parts is None:
-            context.complete([])
-
     def _on_complete(self, context: Context) -> None:
         self._release()
-        requests, peer = self._broker.requests, context.connection.session.peer_name
-        took = requests.monotonic() - context.begun
-        for size in self._run.sizes:
-            requests.on_late(context.api, context, peer, took, size)
+        for context.size_bytes in self._run.sizes:
+            self._broker.requests.on_late(context)
 
     def _release(self) -> None:
         held, self._held = self._held, 0

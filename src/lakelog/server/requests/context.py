@@ -93,6 +93,12 @@ class Context(Reply):
             parts = []
         self.complete(parts)
 
+    def fail(self, error: Exception) -> None:
+        """Close the connection because of `error`, a bug, and complete the reply."""
+        self.connection.fail(self.api.name, error)
+        if self.parts is None:
+            self.complete([])
+
     def encode(self, response: Message) -> bytes:
         """Return the frame of `response`, for `reply_encoded` of requests of this version.
 

@@ -19,7 +19,7 @@ from lakelog.protocol.api import Api
 from lakelog.runtime.api import Tasks
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
-from lakelog.server.connections.repeat import Repeat
+from lakelog.server.connections.repeat import ANSWERED, WAITING, Repeat
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.request_turns import UNIT_S
@@ -97,6 +97,10 @@ class Route:
         self.max_version = served.highest
 
 
+_Received = tuple[Route, Context, Message, Verdict]
+"""A decoded request, and the verdict of the gate on it."""
+
+
 class Dispatcher:
     """The request sink of every connection."""
 
@@ -163,39 +167,89 @@ class Dispatcher:
             try:
                 # While all requests are watched, each is answered by itself: a run of requests
                 # would be one note.
-                most = most if requests.noteworthy_s > 0 else 1
-                count, following = repeat.answer(view, start, end, most)
+                if requests.noteworthy_s <= 0:
+                    most = 1
+                outcome, count, following = repeat.answer(view, start, end, most)
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
-            if count > 0:
+            if outcome is ANSWERED:
                 took = requests.monotonic() - begin
                 repeat.note(took)
-                for _ in range(count - 1):
-                    repeat.note(took)
+                if count > 1:
+                    for _ in range(count - 1):
+                        repeat.note(took)
                 if took > requests.noteworthy_s:
                     peer, size = connection.session.peer_name, following - start
                     requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
                 return count, following
-            if count:
-                return -count, following
+            if outcome is WAITING:
+                return count, following
         self._on_other_request(connection, view, start, end, begin)
         return 1, end
 
     def _on_other_request(
         self, connection: Connection, view: memoryview, start: int, end: int, begin: float
     ) -> None:
-        """Decode and handle a request that repeats no earlier one; it was taken up at `begin`."""
+        """Decode and handle a request that repeats no earlier one; it was taken up at `begin`.
+
+        A request that waits is counted when its reply is complete.
+        """
+        route, context, request, verdict = self._handle(connection, view, start, end)
+        requests, size = self._requests, end - start
+        took = requests.monotonic() - begin
+        # The size of a request does not show its cost: a Fetch may name thousands of partitions.
+        if took > UNIT_S:
+            self.connections.turns.left -= int(took / UNIT_S)
+        if context.parts is None:
+            context.begun, context.size_bytes = begin, size
+            self.waiting.add(context, request)
+        else:
+            route.note(took)
+            if took > requests.noteworthy_s:
+                peer = connection.session.peer_name
+                requests.on_noteworthy(route.api, context, peer, took, size)
+        # A metered request is never learned, because each repetition must be charged. A request
+        # that the gate or its handler refused must be refused each time.
+        if route.learn is not None and isinstance(verdict, Admitted) and not context.was_rejected:
+            self._learn(route.learn, context, request)
+
+    def _handle(self, connection: Connection, view: memoryview, start: int, end: int) -> _Received:
+        """Decode a request, run its handler, and reply unless the handler does that later."""
+        route, context, request, verdict = received = self._receive(connection, view, start, end)
+        connection.expect(context)
+        try:
+            if isinstance(verdict, Refused):
+                response = route.refuse(context, request, verdict.code)
+            else:
+                if isinstance(verdict, Metered) and verdict.throttle_ms:
+                    # Before the handler runs: a throttled request is still handled and answered
+                    # (KIP-219), and only requests after it wait.
+                    context.throttle_ms = verdict.throttle_ms
+                    connection.mute(verdict.throttle_ms / 1000)
+                response = route.handler(context, request)
+            if isinstance(response, Message) or response is None:
+                if response is not None and not route.counts_errors:
+                    self._requests.count_errors(route.api, response)
+                context.reply(response)
+            elif response is not DEFERRED:
+                self._answer_later(route, context, response)
+        except ProtocolViolation:
+            raise
+        except Exception as error:
+            raise self._bug(route.api, connection, error) from error
+        return received
+
+    def _receive(self, connection: Connection, view: memoryview, start: int, end: int) -> _Received:
+        """Decode a request, and have the gate decide about it."""
         key, version = _KEY_AND_VERSION.unpack_from(view, start)
         route = self._route(key, version)
-        size = end - start
         try:
             context, body = _read_header(route.api, version, connection, view, start, end)
-            verdict = self._gate.admit(context, size)
+            verdict = self._gate.admit(context, end - start)
             if isinstance(verdict, Close):
                 raise ProtocolViolation(verdict.reason)
             if not route.min_version <= version <= route.max_version:
-                self._answer_unknown_api_versions(route, context, verdict)
-                return
+                return self._unknown_api_versions(route, context, verdict)
             if not route.in_place:
                 # The handler may keep fields beyond this turn; the receive buffer is used again.
                 view, body, end = memoryview(bytes(view[body:end])), 0, end - body
@@ -208,12 +262,7 @@ class Dispatcher:
             raise ProtocolViolation(f"{route.api.name} v{version}: {error}") from error
         except Exception as error:
             raise self._bug(route.api, connection, error) from error
-        self._run(route, context, request, verdict)
-        self._note(route, context, request, begin, size)
-        # A metered request is never learned, because each repetition must be charged. A request
-        # that the gate or its handler refused must be refused each time.
-        if route.learn is not None and isinstance(verdict, Admitted) and not context.was_rejected:
-            self._learn(route.learn, context, request)
+        return route, context, request, verdict
 
     def _route(self, key: int, version: int) -> Route:
         """Return the route of a request; ApiVersions is answered in unknown versions, too."""
@@ -236,77 +285,25 @@ class Dispatcher:
         except Exception as error:
             raise self._bug(context.api, connection, error) from error
 
-    def _note(
-        self, route: Route, context: Context, request: Message, begin: float, size: int
-    ) -> None:
-        """Count a request, or have it counted when its reply is complete.
-
-        A slow request also subtracts units of work from the turn, because the size of a request
-        does not show its cost: a Fetch may name thousands of partitions.
-        """
-        took = self._requests.monotonic() - begin
-        if took > UNIT_S:
-            self.connections.turns.left -= int(took / UNIT_S)
-        if context.parts is None:
-            context.begun, context.size_bytes = begin, size
-            self.waiting.add(context, request)
-            return
-        route.note(took)
-        if took > self._requests.noteworthy_s:
-            peer = context.connection.session.peer_name
-            self._requests.on_noteworthy(route.api, context, peer, took, size)
-
-    def _reply(self, route: Route, context: Context, response: Any) -> None:
-        """Send a response, and count its errors unless the handler has counted them."""
-        if response is not None and not route.counts_errors:
-            self._requests.count_errors(route.api, response)
-        context.reply(response)
-
-    def _answer_unknown_api_versions(
-        self, route: Route, context: Context, verdict: Verdict
-    ) -> None:
-        """Answer ApiVersions in an unknown version with version 0 (KIP-511).
+    def _unknown_api_versions(self, route: Route, context: Context, verdict: Verdict) -> _Received:
+        """Have ApiVersions in an unknown version answered with version 0 (KIP-511).
 
         The body is not read: its format is unknown.
         """
         context.version = 0
         unsupported = Route(route.api, self._unsupported_api_versions, refuse=route.refuse)
-        self._run(unsupported, context, route.api.request(), verdict)
+        return unsupported, context, route.api.request(), verdict
 
-    def _run(self, route: Route, context: Context, request: Message, verdict: Verdict) -> None:
-        connection = context.connection
-        connection.expect(context)
-        try:
-            if isinstance(verdict, Refused):
-                response = route.refuse(context, request, verdict.code)
-            else:
-                if isinstance(verdict, Metered) and verdict.throttle_ms:
-                    # Before the handler runs: a throttled request is still handled and answered
-                    # (KIP-219), and only requests after it wait.
-                    context.throttle_ms = verdict.throttle_ms
-                    connection.mute(verdict.throttle_ms / 1000)
-                response = route.handler(context, request)
-            if isinstance(response, Message) or response is None:
-                self._reply(route, context, response)
-                return
-        except ProtocolViolation:
-            raise
-        except Exception as error:
-            raise self._bug(route.api, connection, error) from error
-        if isinstance(response, asyncio.Future):
-            self._answer_later(route, context, response)
-        elif type(response) is CoroutineType:
+    def _answer_later(self, route: Route, context: Context, response: Any) -> None:
+        """Reply when a coroutine or a future of the response is done."""
+        if type(response) is CoroutineType:
             handling = self._tasks.spawn(response, name=route.api.name)
             handling.add_done_callback(lambda done: self._on_handled(route, context, done))
-        else:
-            assert response is DEFERRED
-
-    def _answer_later(self, route: Route, context: Context, response: asyncio.Future[Any]) -> None:
-        if response.done():
+        elif response.done():
             self._on_done(route, context, response)
-            return
-        context.on_abandon = response.cancel
-        response.add_done_callback(lambda done: self._on_done(route, context, done))
+        else:
+            context.on_abandon = response.cancel
+            response.add_done_callback(lambda done: self._on_done(route, context, done))
 
     def _on_done(self, route: Route, context: Context, response: asyncio.Future[Any]) -> None:
         if response.cancelled():
@@ -315,7 +312,10 @@ class Dispatcher:
         try:
             if error is not None:
                 raise error
-            self._reply(route, context, response.result())
+            result = response.result()
+            if result is not None and not route.counts_errors:
+                self._requests.count_errors(route.api, result)
+            context.reply(result)
         except Exception as failure:  # noqa: BLE001 - it ends one connection, and nothing else
             self._fail(context, failure)
 

@@ -20,6 +20,7 @@ from lakelog.protocol.registry import APIS
 from lakelog.runtime.api import Clock
 from lakelog.server.connections.repeat import RequestHeader
 from lakelog.server.event_log.rate_limited import LogWindow, left_out_text, one_line
+from lakelog.server.requests.context import Context
 from lakelog.server.requests.error_codes import codes_in
 
 logger = logging.getLogger(__name__)
@@ -127,17 +128,18 @@ class RequestMetrics:
         if duration_s > self._slow_s:
             self._log(note)
 
-    def on_late(
-        self, api: Api, header: RequestHeader, peer: str, duration_s: float, size_bytes: int
-    ) -> None:
+    def on_late(self, context: Context) -> None:
         """Count a request that waited, pass it to watchers, and log it if it was slow.
 
-        Slow Fetch, JoinGroup and SyncGroup requests are not logged: a long wait is normal there.
+        Its reply is complete. Slow Fetch, JoinGroup and SyncGroup requests are not logged: a long
+        wait is normal there.
         """
+        api, duration_s = context.api, self.monotonic() - context.begun
         self._waits[api.key].note(duration_s)
         if duration_s <= self.noteworthy_s:
             return
-        note = _note(api, header, peer, duration_s, size_bytes)
+        peer = context.connection.session.peer_name
+        note = _note(api, context, peer, duration_s, context.size_bytes)
         for watcher in self._watchers:
             watcher(note)
         if duration_s > self._slow_s and api.key not in _WAIT_FOR_OTHERS:

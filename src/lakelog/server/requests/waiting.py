@@ -69,9 +69,7 @@ class WaitingRequests:
 
     def _on_answer(self, context: Context) -> None:
         self.remove(context)
-        took = self._requests.monotonic() - context.begun
-        peer = context.connection.session.peer_name
-        self._requests.on_late(context.api, context, peer, took, context.size_bytes)
+        self._requests.on_late(context)
 
 
 def _kept_bytes(context: Context) -> int:

@@ -68,18 +68,19 @@ class LogReader:
                 return None
             following = position + size
             if following < limit:  # a reader in sequence asks for it next
-                next_batch = segment.batch_at(following)
+                next_batch, is_resident = segment.look_ahead(position, size)
                 if next_batch is not None:
                     # This spares the next read of a consumer the search in the index.
                     known_batches.note(next_batch[0], (segment, following, next_batch[1]))
-                is_resident = segment.is_resident(
-                    position, size, is_next_read=next_batch is not None
-                )
         if position < segment.unchecked and size > 0:
             again = partial(self.read, offset, max_bytes, end_offset, min_one, may_wait)
             known_again = again if location else None
             return self._older(segment, position, size, offset, known_again, may_wait=may_wait)
-        return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None
+        return (
+            LogSlice(segment.handle or segment.open(), position, size, is_resident)
+            if size > 0
+            else None
+        )
 
     def _older(
         self,

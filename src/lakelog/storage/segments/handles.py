@@ -8,11 +8,13 @@ that was used since the last round stays open.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from lakelog.base.shortage import lacks_descriptors
 from lakelog.runtime.api import Disk, File
+from lakelog.storage.indexes.txn_index import AbortedTransaction
 
 MAX_OPEN_DEFAULT = 512
 _CLOSED_FOR_ONE_MAX = 8
@@ -147,19 +149,22 @@ class LogSlice:
     """Whole batches in a segment file, for `sendfile` or `read`. Release it exactly once.
 
     `is_resident` is a guess whether the page cache holds the range; `None` if that is unknown.
+    `aborted` are the aborted transactions with records in it, if a reader asked for them.
     """
 
-    __slots__ = ("_handle", "file", "is_resident", "position", "size")
+    __slots__ = ("_handle", "aborted", "file", "is_resident", "position", "size")
 
     def __init__(
         self, handle: Handle, position: int, size: int, is_resident: bool | None = None
     ) -> None:
         handle.readers += 1
+        handle.used = True
         self._handle = handle
         self.file = handle.file
         self.position = position
         self.size = size
         self.is_resident = is_resident
+        self.aborted: Sequence[AbortedTransaction] = ()
 
     def __len__(self) -> int:
         return self.size

@@ -387,36 +387,27 @@ class Segment:
         reason = f"the file ends before offset {offset}, the segment at {self.next_offset}"
         return CorruptLog(self.path(LOG), self.size, reason)
 
-    def batch_at(self, position: int) -> tuple[int, int] | None:
-        """Return base offset and size of the batch at `position`.
+    def look_ahead(self, position: int, size: int) -> tuple[tuple[int, int] | None, bool]:
+        """Return the batch after a range, and guess whether the page cache holds the range.
 
-        `None` if there is no header, or if reading it would wait for the device. The position and
-        the size are in bytes. Raises `OSError`.
+        The batch is its base offset and its size, and `None` if it has no header or if reading that
+        would wait for the device. The position and the sizes are in bytes. Raises `OSError` if the
+        file cannot be opened.
         """
-        handle = self.handle or self.open()
+        disk, file = self._handles.disk, (self.handle or self.open()).file
         # This is a hint for the cache of known batches. The loop must not wait for the device to
         # get it.
-        head = self._handles.disk.read_resident(handle.file, position, _SPAN_SIZE)
-        if head is None:
-            return None
-        base, length, _ = SPAN.unpack(head)
-        return None if length < _LENGTH_MIN else (base, length + LENGTH_OVERHEAD)
-
-    def is_resident(self, position: int, size: int, *, is_next_read: bool) -> bool:
-        """Guess whether the page cache holds a range, from its middle and the byte after it.
-
-        The ends of a range are often resident because of other reads, so they prove less. With
-        `is_next_read` the header after the range was just read and is resident. Without it, that
-        byte is probed: the read may also have failed because the file system cannot report
-        residency. The position and `size` are in bytes. Raises `OSError` if the file cannot be
-        opened.
-        """
-        if is_next_read and size <= _ENDS_TELL_MAX:
-            return True
-        disk, file = self._handles.disk, (self.handle or self.open()).file
-        return disk.is_resident(file, position + size // 2, 1) and (
-            is_next_read or disk.is_resident(file, position + size, 1)
-        )
+        head = disk.read_resident(file, position + size, _SPAN_SIZE)
+        base, length, _ = (0, 0, 0) if head is None else SPAN.unpack(head)
+        # The ends of a range are often resident because of other reads, so they prove less than its
+        # middle.
+        if length >= _LENGTH_MIN:
+            middle = size <= _ENDS_TELL_MAX or disk.is_resident(file, position + size // 2, 1)
+            return (base, length + LENGTH_OVERHEAD), middle
+        # The byte after the range is probed: reading the header may also have failed because the
+        # file system cannot report residency.
+        is_resident = disk.is_resident(file, position + size // 2, 1)
+        return None, is_resident and disk.is_resident(file, position + size, 1)
 
     def _span(self, window: Buffer, at: int, position: int) -> tuple[int, int, int]:
         try:

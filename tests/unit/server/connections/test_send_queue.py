@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fake_transport import FETCH, FakeSlice, FakeTransport, Sink, connect, frame, pages, request
+from lakelog.server.connections.send_queue import SendQueue
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
@@ -21,6 +22,23 @@ def test_file_slices_go_out_between_the_bytes_and_are_released_once(seed: int | 
     transport.run()
     assert bytes(transport.sent) == b"<" + data + b"><" + request(2) + b">"
     assert found.released == 1
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_the_reply_to_a_lone_request_is_not_queued(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decoded request is answered as fast as a learned one."""
+    transport, sink, connection = connect()
+    monkeypatch.setattr(SendQueue, "queue", pytest.fail)
+    records = sink.slices[request(1, FETCH)] = FakeSlice(bytes(size))
+    records.is_resident = True
+    for number in (1, 2):
+        transport.incoming += frame(request(number, FETCH))
+        transport.run()
+    answer = b"<" + request(2, FETCH) + b">"
+    assert bytes(transport.sent) == b"<" + bytes(size) + b">" + answer
+    assert (records.released, connection.responses.unsent) == (1, 0)
 
 
 @pytest.mark.parametrize("at_once", [False, True])

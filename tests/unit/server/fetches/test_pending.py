@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,11 @@ from lakelog.protocol.fetch import (
 )
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget
 from lakelog.replica.partition import Partition
-from lakelog.server.broker import Broker
 from lakelog.server.fetches import pending
 from lakelog.server.fetches.pending import PendingFetch
-from lakelog.server.fetches.reading import read_one
+from lakelog.server.fetches.reading import ReadResult, ReadWait, read
+from lakelog.server.fetches.response import FetchReply
 from lakelog.server.handlers.fetch import handle
-from lakelog.storage.preparation import NotReady
 from memory_broker import Asked, MemoryBroker
 
 
@@ -85,15 +83,15 @@ def jobs(world: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     world.append("orders", 0)
     made: list[Job] = [Job()]
 
-    def read(
-        broker: Broker, target: FetchTarget, left: int, **options: bool
-    ) -> tuple[Partition, Any, Sequence[Any]]:
+    def read_unless_unready(
+        partition: Partition, target: FetchTarget, left: int, **options: Any
+    ) -> ReadResult:
         if target.partition == 0:
-            return read_one(broker, target, left, **options)
+            return read(partition, target, left, **options)
         made.append(Job(made[0].failure))
-        raise NotReady(made[-1])
+        return ReadWait(made[-1])
 
-    monkeypatch.setattr(pending, "read_one", read)
+    monkeypatch.setattr(pending, "read", read_unless_unready)
     return made
 
 
@@ -105,7 +103,8 @@ def test_a_fetch_wakes_for_each_of_its_partitions_once(world: MemoryBroker) -> N
         for topic, index in [("orders", 1), ("orders", 0), ("orders", 1), ("gone", 0)]
     ]
     plan = FetchPlan(targets, None, incremental=False)
-    fetch = PendingFetch(world.broker, asked.context, FetchRequest(), plan, None)
+    reply = FetchReply(world.broker, asked.context, plan, committed=False)
+    fetch = PendingFetch(world.broker, asked.context, FetchRequest(), plan, reply, 0.0, None)
     assert fetch.keys() == [world.partition("orders", index).key for index in (1, 0)]
 
 

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.divergence import DivergedLog
 from lakelog.replica.fetch_session import FetchTarget
-from lakelog.server.fetches.reading import read_one
+from lakelog.replica.followers import FollowerId
+from lakelog.replica.role import Role
+from lakelog.server.fetches.reading import NO_RECORDS, ReadResult, ReadWait, read
+from lakelog.storage.segments.handles import LogSlice
 from memory_broker import MemoryBroker
-from storage_kit import append_in_transaction
+from storage_kit import append_in_transaction, append_marker
 
 
 def target(
@@ -16,15 +22,20 @@ def target(
     return FetchTarget("orders", 0, offset, max_bytes, epoch, last_epoch)
 
 
+def result_of(
+    world: MemoryBroker, target: FetchTarget, left: int = 1 << 20, *, committed: bool = False
+) -> ReadResult:
+    return read(world.partition("orders"), target, left, committed=committed, min_one=False)
+
+
 def size(
-    world: MemoryBroker, wanted: FetchTarget, left: int = 1 << 20, *, committed: bool = False
+    world: MemoryBroker, target: FetchTarget, left: int = 1 << 20, *, committed: bool = False
 ) -> int:
-    """Return the bytes of the records that were found."""
-    _, found, _ = read_one(world.broker, wanted, left, committed=committed, min_one=False)
-    if found is None:
-        return 0
-    found.release()
-    return found.size
+    """Return the bytes of the records that a read returns."""
+    result = result_of(world, target, left, committed=committed)
+    assert not isinstance(result, KafkaError)
+    result.release()
+    return result.size if isinstance(result, LogSlice) else 0
 
 
 @pytest.fixture
@@ -54,10 +65,58 @@ def test_read_committed_ends_before_an_open_transaction(filled: MemoryBroker) ->
 def test_epochs_of_leader_and_reader_are_compared(filled: MemoryBroker) -> None:
     epoch = filled.partition("orders").leader_epoch
     assert size(filled, target(0, epoch=epoch, last_epoch=epoch)) > 0
-    with pytest.raises(KafkaError) as error:
-        size(filled, target(0, epoch=epoch + 1))
-    assert error.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
+    error = result_of(filled, target(0, epoch=epoch + 1))
+    assert isinstance(error, KafkaError)
+    assert error.code is ErrorCode.UNKNOWN_LEADER_EPOCH
     filled.partition("orders").leader_epoch = epoch + 2
     filled.append("orders")
-    with pytest.raises(DivergedLog):
-        size(filled, target(7, last_epoch=epoch))
+    assert isinstance(result_of(filled, target(7, last_epoch=epoch)), DivergedLog)
+
+
+def test_the_end_of_the_log_is_a_wait_for_records(filled: MemoryBroker) -> None:
+    assert result_of(filled, target(6)) is NO_RECORDS
+
+
+def test_a_wait_for_a_job_is_released_by_abandoning_it() -> None:
+    abandoned: list[int] = []
+    job: Any = SimpleNamespace(abandon=lambda: abandoned.append(1))
+    ReadWait(job).release()
+    assert abandoned == [1]
+
+
+def test_a_slice_has_its_aborted_transactions(filled: MemoryBroker) -> None:
+    log = filled.partition("orders").log
+    append_in_transaction(log, (7, 0, 0), now_ms=filled.clock.wall_ms())
+    append_marker(log, 7, 0, commit=False)
+    filled.partition("orders").note_flush()
+    for committed, aborted in ((True, [(7, 6)]), (False, [])):
+        records = result_of(filled, target(0), committed=committed)
+        assert isinstance(records, LogSlice)
+        records.release()
+        assert [(entry.producer_id, entry.first_offset) for entry in records.aborted] == aborted
+
+
+def test_a_read_notes_the_position_of_a_follower_once_and_not_after_an_error(
+    filled: MemoryBroker,
+) -> None:
+    partition = filled.partition("orders")
+    partition.assume(Role(partition.leader_epoch, 1, True, (1, 2), (2,)), 0)
+    follower = partition.followers.get(2)
+    assert follower is not None
+
+    def end_after(offset: int, fetched_at: float | None) -> int:
+        position = target(offset)
+        read(
+            partition,
+            position,
+            1 << 20,
+            committed=False,
+            follower=FollowerId(2, 4),
+            fetched_at=fetched_at,
+        )
+        return follower.end_offset
+
+    assert end_after(7, 1.0) == -1, "it is beyond the end of the log"
+    assert end_after(6, None) == -1
+    assert end_after(6, 1.0) == 6
+    assert follower.fetched_ms == 1000

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
+from lakelog.protocol.api import Api
 from lakelog.protocol.create_topics import CreatableTopicResult, CreateTopicsResponse
 from lakelog.protocol.metadata import (
     MetadataResponse,
@@ -35,7 +37,18 @@ def _answer_all(requests: RequestMetrics, duration_s: float) -> None:
     for api in (FETCH, METADATA):
         if duration_s > requests.noteworthy_s:
             requests.on_noteworthy(api, Asked(), PEER, duration_s, 30)
-        requests.on_late(api, Asked(), PEER, duration_s, 30)
+        requests.on_late(_waited(requests, api, duration_s))
+
+
+def _waited(requests: RequestMetrics, api: Api, duration_s: float) -> Any:
+    """Return the context of a request that was answered late."""
+    return SimpleNamespace(
+        **Asked()._asdict(),
+        api=api,
+        begun=requests.monotonic() - duration_s,
+        connection=SimpleNamespace(session=SimpleNamespace(peer_name=PEER)),
+        size_bytes=30,
+    )
 
 
 def test_slow_requests_are_logged_but_not_those_meant_to_wait(
@@ -98,7 +111,7 @@ def test_a_watcher_sees_every_request_until_it_leaves(requests: RequestMetrics) 
 def test_the_longest_request_counts_only_time_that_blocked_the_loop(
     requests: RequestMetrics,
 ) -> None:
-    requests.on_late(FETCH, Asked(), PEER, 30.0, 1)
+    requests.on_late(_waited(requests, FETCH, 30.0))
     requests.durations(FETCH).note(0.002)
     assert requests.fold() == 0.002
     ((name, parts),) = requests.seen()

@@ -103,7 +103,7 @@ def _fetch_committed(log: Log, jobs: list[Preparation]) -> list[AbortedTransacti
     partition.assume(sole_leader(3), 0)
     for _ in range(6):
         try:
-            found, told = partition.read_committed(0, 1 << 20, min_one=True)
+            found = partition.read_committed(0, 1 << 20, min_one=True)
         except NotReady as first:
             trace = sys.gettrace()
             sys.settrace(None)
@@ -115,7 +115,7 @@ def _fetch_committed(log: Log, jobs: list[Preparation]) -> list[AbortedTransacti
         else:
             assert found is not None
             found.release()
-            return told
+            return list(found.aborted)
     raise AssertionError("a fetch is never ready")
 
 

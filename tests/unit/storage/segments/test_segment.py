@@ -161,7 +161,7 @@ def test_a_closed_file_is_opened_to_find_out_if_it_is_resident() -> None:
     log = written(memory_store(DENSE))
     segment = log.segments[0]
     segment.unload()
-    assert segment.is_resident(0, segment.size, is_next_read=False)
+    assert segment.look_ahead(0, segment.size) == (None, True)
     assert segment.handle is not None
 
 
@@ -195,8 +195,9 @@ def test_a_batch_may_have_no_records() -> None:
     batch = emptied(read_header(make_batch(2)))
     segment = log.segments.active
     segment.append(batch, 1, -1)
-    assert segment.batch_at(0) == (0, len(batch)) == (0, HEADER_SIZE)
-    assert segment.batch_at(len(batch)) is None
+    following, _ = segment.look_ahead(0, 0)
+    assert following == (0, len(batch)) == (0, HEADER_SIZE)
+    assert segment.look_ahead(0, len(batch)) == (None, True)
 
 
 def test_an_empty_segment_is_never_due() -> None:

@@ -12,8 +12,10 @@ import pytest
 
 from lakelog.replica.partition import Partition
 from lakelog.server.connections.connection import Connection
-from lakelog.server.fetches.pending import PendingFetch
-from lakelog.server.upkeep.stored_checks import Failures, NeededCheck, StoredChecks
+from lakelog.server.fetches import pending
+from lakelog.server.fetches.reading import ReadWait
+from lakelog.server.upkeep.stored_checks import Failures, StoredChecks
+from lakelog.storage.preparation import Preparation
 from storage_kit import make_batch
 from twins import Client, Twins, decoded_connections, run
 
@@ -218,15 +220,15 @@ def test_a_fetch_that_fails_after_a_check_ends_its_connection(
 ) -> None:
     """Otherwise its client would wait forever: the fetch is not tried again."""
     due: list[Callable[[Failures], object]] = []
-    tried: set[PendingFetch] = set()
+    tried: set[Partition] = set()
 
-    def read(fetch: PendingFetch, *, at_least: int) -> None:
-        if fetch in tried:
+    def read(partition: Partition, *_: object, **__: object) -> ReadWait:
+        if partition in tried:
             raise MemoryError("planted")
-        tried.add(fetch)
-        fetch._to_check.append(cast("NeededCheck", object()))
+        tried.add(partition)
+        return ReadWait(cast("Preparation", object()))
 
-    monkeypatch.setattr(PendingFetch, "read", read)
+    monkeypatch.setattr(pending, "read", read)
     monkeypatch.setattr(StoredChecks, "run", lambda _, needed, then: due.append(then))
 
     def scenario(twins: Twins) -> None:
