@@ -131,7 +131,7 @@ class ClassicGroup:
 
         A static member stays in the group without joining (KIP-345), and cannot assign then.
         """
-        joined = [member for member in self.members.values() if member.join_reply is not None]
+        joined = [member for member in self.members.values() if member.join is not None]
         if not joined:
             return False
         if all(member.member_id != self.leader_id for member in joined):
@@ -238,13 +238,13 @@ class ClassicGroup:
     @property
     def waiting_to_join(self) -> int:
         """Number of members that wait for the response to JoinGroup."""
-        return sum(member.join_reply is not None for member in self.members.values())
+        return sum(member.join is not None for member in self.members.values())
 
     @property
     def all_joined(self) -> bool:
         """Whether all members wait for JoinGroup, and no member id is pending."""
         return not self.pending_joins and all(
-            member.join_reply is not None for member in self.members.values()
+            member.join is not None for member in self.members.values()
         )
 
     @property

@@ -1,4 +1,4 @@
-"""One JoinGroup request, as the coordinator keeps it until the rebalance completes, and refusals.
+"""One JoinGroup request, which waits in its member until the rebalance completes, and refusals.
 
 A refusal has a reason that the response has no field for.
 """
@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.classic.member import (
-    JoinReply,
-    Protocols,
-    protocols_bytes,
-    protocols_size,
-)
-from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.shard import Result
+from lakelog.coordinator.group.change_queue import GroupRequest
+from lakelog.coordinator.group.classic.member import Protocols, protocols_bytes, protocols_size
+from lakelog.coordinator.requests import settle
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 
 SUBSCRIPTION_TOO_LARGE = (
@@ -51,11 +46,10 @@ _PROTOCOL_NAME_NULL_SINCE = 7
 Explain = Callable[[JoinRefusal], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+@dataclass(slots=True, kw_only=True, eq=False)
+class Join(GroupRequest):
     """One JoinGroup request without references into the receive buffer."""
 
-    group_id: str
     member_id: str
     instance_id: str | None
     protocol_type: str
@@ -69,28 +63,29 @@ class Join:
     version: int
     client_id: str
     client_host: str
-    answer: JoinReply
     explain: Explain
     """Called with a refusal that the error code does not explain."""
 
-    @staticmethod
+    @classmethod
     def of(
+        cls,
         request: JoinGroupRequest,
         version: int,
         client_id: str,
         client_host: str,
-        answer: JoinReply,
+        future: Any,
         explain: Explain = lambda _: None,
-    ) -> Join:
-        """Return a copy of the request; `answer` sends its response."""
+    ) -> Self:
+        """Return a copy of the request; `future` gets its response."""
         protocols = tuple(
             [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
         )
         rebalance_timeout_ms = request.rebalance_timeout_ms
         if rebalance_timeout_ms < 0:
             rebalance_timeout_ms = request.session_timeout_ms
-        return Join(
-            group_id=request.group_id,
+        return cls(
+            future=future,
+            key=request.group_id,
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             protocol_type=request.protocol_type,
@@ -102,27 +97,25 @@ class Join:
             version=version,
             client_id=client_id,
             client_host=client_host,
-            answer=answer,
             explain=explain,
         )
 
-    def reply(self, response: JoinGroupResponse) -> None:
+    def answer(self, reply: JoinGroupResponse) -> None:
         """Send the response. A missing protocol name is null, or empty before version 7."""
         name_required = self.version < _PROTOCOL_NAME_NULL_SINCE
-        if response.error_code:
-            response.protocol_name = "" if name_required else None
-        elif response.protocol_name is None and name_required:
-            response.protocol_name = ""
-        self.answer(response)
+        if reply.error_code:
+            reply.protocol_name = "" if name_required else None
+        elif reply.protocol_name is None and name_required:
+            reply.protocol_name = ""
+        settle(self.future, reply)
 
-    def refuse(self, code: ErrorCode, member_id: str = "", reason: str = "") -> Decision:
-        """Reply with an error code, and return the empty decision."""
+    def refusal(self, code: ErrorCode, member_id: str = "", reason: str = "") -> JoinGroupResponse:
+        """Return the response with an error code, after the reason has been explained."""
         if reason:
-            ids = (self.group_id, self.member_id, self.client_id, self.client_host)
+            ids = (self.key, self.member_id, self.client_id, self.client_host)
             self.explain(JoinRefusal(*ids, code, reason))
-        self.reply(JoinGroupResponse(error_code=code, member_id=member_id))
-        return Result()
+        return JoinGroupResponse(error_code=code, member_id=member_id)
 
-    def refuse_member(self, code: ErrorCode) -> None:
-        """Reply with an error code and the member's id, as a `Refuse` callback."""
-        self.refuse(code, self.member_id)
+    def refuse(self, code: ErrorCode) -> None:
+        """Reply with an error code and the member's id."""
+        self.answer(self.refusal(code, self.member_id))

@@ -1,9 +1,9 @@
-"""A member of a classic group."""
+"""A member of a classic group, with the requests that wait in it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from lakelog.base.memory_budget import text_bytes
 from lakelog.coordinator.group.limits import ENTRY_BYTES
@@ -11,8 +11,15 @@ from lakelog.coordinator.group.records import MemberMetadata
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
 
-JoinReply = Callable[[JoinGroupResponse], None]
-SyncReply = Callable[[SyncGroupResponse], None]
+
+class Parked(Protocol):
+    """A request whose reply comes later: when its group is complete, or it can no longer be."""
+
+    def answer(self, reply: Any) -> None:
+        """Send the response, once."""
+        ...
+
+
 Protocols = tuple[tuple[str, bytes], ...]
 """Assignors of a member, the preferred one first, each with the member's subscription."""
 
@@ -34,7 +41,7 @@ def protocols_bytes(protocols: Protocols) -> int:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A live member, with the replies that it waits for."""
+    """A live member."""
 
     member_id: str
     instance_id: str | None
@@ -46,8 +53,10 @@ class Member:
     assignment: bytes = b""
     is_new: bool = False
     """Whether it has not been in a generation yet."""
-    join_reply: JoinReply | None = None
-    sync_reply: SyncReply | None = None
+    join: Parked | None = None
+    """Its JoinGroup, until all members have joined or the join phase ends."""
+    sync: Parked | None = None
+    """Its SyncGroup, until the assignment is committed."""
 
     @property
     def expires(self) -> bool:
@@ -55,7 +64,7 @@ class Member:
 
         A member that waits for a reply sends no heartbeats.
         """
-        return self.is_new or (self.join_reply is None and self.sync_reply is None)
+        return self.is_new or (self.join is None and self.sync is None)
 
     @property
     def subscription_bytes(self) -> int:
@@ -72,18 +81,28 @@ class Member:
         """Return the subscription for an assignor, empty if the member does not support it."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
+    def park_join(self, request: Parked) -> None:
+        """Keep a JoinGroup; an older one has been answered."""
+        assert self.join is None, "a parked request would not be answered"
+        self.join = request
+
+    def park_sync(self, request: Parked) -> None:
+        """Keep a SyncGroup; an older one has been answered."""
+        assert self.sync is None, "a parked request would not be answered"
+        self.sync = request
+
     def answer_join(self, response: JoinGroupResponse) -> None:
         """Reply to the parked JoinGroup, if any."""
-        reply, self.join_reply = self.join_reply, None
-        if reply is not None:
-            reply(response)
+        request, self.join = self.join, None
+        if request is not None:
+            request.answer(response)
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
         """Reply to the parked SyncGroup, if any; return whether there was one."""
-        reply, self.sync_reply = self.sync_reply, None
-        if reply is not None:
-            reply(response)
-        return reply is not None
+        request, self.sync = self.sync, None
+        if request is not None:
+            request.answer(response)
+        return request is not None
 
 
 def member_record(member: Member, protocol: str | None, assignment: bytes) -> MemberMetadata:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 
 import pytest
 
 from coordinator_members import form, heartbeat, join, leave, new_id, sync
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.classic.join_request import Join, JoinRefusal
+from lakelog.coordinator.group.classic.join_request import JoinRefusal
+from lakelog.coordinator.group.member_requests import JoinGroup
 from lakelog.protocol.join_group import JoinGroupRequest
 
 UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
@@ -255,5 +257,5 @@ def test_the_session_timeout_stands_in_for_a_rebalance_timeout_not_sent(
     asked: int, taken: int
 ) -> None:
     request = JoinGroupRequest(session_timeout_ms=10_000, rebalance_timeout_ms=asked)
-    made = Join.of(request, 1, "client", "/127.0.0.1", lambda response: None)
+    made = JoinGroup.of(request, 1, "client", "/127.0.0.1", Future())
     assert made.rebalance_timeout_ms == taken

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 
 from coordinator_members import GROUP, join
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.classic.join_request import Join, JoinRefusal, session_timeout_reason
+from lakelog.coordinator.group.classic.join_request import JoinRefusal, session_timeout_reason
 from lakelog.coordinator.group.coordinator import GroupCoordinator
+from lakelog.coordinator.group.member_requests import JoinGroup
 from lakelog.protocol.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -20,7 +23,6 @@ class Sent:
     """The response and the reasons of one request of a version."""
 
     def __init__(self, version: int) -> None:
-        self.responses: list[JoinGroupResponse] = []
         self.reasons: list[JoinRefusal] = []
         self.metadata = bytearray(b"topics")
         protocols = [JoinGroupRequestProtocol(name="range", metadata=memoryview(self.metadata))]
@@ -32,8 +34,9 @@ class Sent:
             protocol_type="consumer",
             protocols=protocols,
         )
-        answer, explain = self.responses.append, self.reasons.append
-        self.join = Join.of(request, version, "client", "/10.0.0.1", answer, explain)
+        self.future = Future[JoinGroupResponse]()
+        explain = self.reasons.append
+        self.join = JoinGroup.of(request, version, "client", "/10.0.0.1", self.future, explain)
 
 
 def test_a_request_keeps_no_reference_into_the_receive_buffer() -> None:
@@ -49,8 +52,8 @@ def test_without_a_rebalance_timeout_the_session_timeout_counts() -> None:
 @pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
 def test_a_refusal_names_no_protocol(version: int, name: str | None) -> None:
     sent = Sent(version)
-    sent.join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, "m", "no such member")
-    ((response,), (reason,)) = sent.responses, sent.reasons
+    sent.join.answer(sent.join.refusal(ErrorCode.UNKNOWN_MEMBER_ID, "m", "no such member"))
+    response, (reason,) = sent.future.result(), sent.reasons
     assert (response.error_code, response.protocol_name) == (ErrorCode.UNKNOWN_MEMBER_ID, name)
     assert (reason.group_id, reason.client_host) == ("g", "/10.0.0.1")
 
