@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.admin import GroupAdmin
-from lakelog.coordinator.group.classic.join_request import (
+from lakelog.coordinator.group.classic.member import (
     SUBSCRIPTION_TOO_LARGE,
     JoinRefusal,
     session_timeout_reason,

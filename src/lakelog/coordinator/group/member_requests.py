@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.change_queue import ChangeQueue, GroupRequest
 from lakelog.coordinator.group.classic.group import ClassicGroup
-from lakelog.coordinator.group.classic.join_request import Join
+from lakelog.coordinator.group.classic.member import Join
 from lakelog.coordinator.group.classic.member_requests import Sync, leave_response, unknown_members
 from lakelog.coordinator.group.consumer.migration import consumer_tombstones
 from lakelog.coordinator.group.records import Decision
@@ -31,7 +31,7 @@ class JoinGroup(Join):
         """Return the decision; rejections are replies, not raised."""
         consumer = shard.state.consumer_groups.get(self.key)
         if consumer is None:
-            return shard.joins.join(now, self)
+            return shard.admission.join(now, self)
         if consumer.members:
             return shard.classic_members.join(now, consumer, self)
         # A consumer group without members is deleted first; the classic group gets its name.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.classic.admission import Admission
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.join import Joins
 from lakelog.coordinator.group.classic.member_requests import Leaves, Syncs
@@ -57,14 +58,9 @@ class GroupShard:
         self.rebalancer = state.rebalancer
         self.changes = state.changes
         self.changes.shard = self
-        self.joins = Joins(
-            config,
-            state.classic,
-            state.rebalancer,
-            state.pending,
-            state.room,
-            random,
-            state.changes,
+        joins = Joins(state.classic, state.rebalancer, state.pending, random, state.changes)
+        self.admission = Admission(
+            config, state.classic, state.rebalancer, state.pending, state.room, joins
         )
         self.syncs = Syncs(state.rebalancer, state.room)
         self.leaves = Leaves(state.rebalancer, state.pending)

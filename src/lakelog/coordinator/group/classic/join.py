@@ -15,11 +15,8 @@ from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.change_queue import ChangeQueue
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
-from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.classic.member import Member, protocols_bytes
+from lakelog.coordinator.group.classic.member import Join, Member
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
-from lakelog.coordinator.group.config import GroupConfig
-from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, ShardLimits, check_subscriptions
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.join_group import JoinGroupResponse
@@ -27,17 +24,13 @@ from lakelog.runtime.api import Random
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
-_NO_MEMORY = (
-    "the memory of the coordinators is exhausted; delete unused groups or raise "
-    "lakelog.coordinator.state.max.bytes"
-)
 _FENCED = "another process has joined with its group.instance.id; give each process its own"
 _NAME_IN_ID_MAX = 255
 """Characters of a client or instance id in a member id, so that it fits into a Kafka string."""
 
 
 class Joins:
-    """Decisions about JoinGroup requests.
+    """Decisions about JoinGroup requests for which their group has room (`admission.py`).
 
     Args:
         changes: decides a request again, after the group changed during a write.
@@ -45,111 +38,23 @@ class Joins:
 
     def __init__(
         self,
-        config: GroupConfig,
         groups: ClassicGroups,
         rebalancer: Rebalancer,
         pending: PendingMembers,
-        limits: ShardLimits,
         random: Random,
         changes: ChangeQueue,
     ) -> None:
-        self._config = config
         self._groups = groups
         self._rebalancer = rebalancer
         self._pending = pending
-        self._limits = limits
         self._random = random
         self.changes = changes
 
-    def join(self, now: Now, join: Join) -> Decision:
-        """Decide one request; its group may not exist yet.
+    def join_new(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
+        """Decide a request without a member id.
 
-        Raises nothing: the request gets UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED,
-        INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID or MEMBER_ID_REQUIRED (KIP-394).
+        A dynamic member gets an id with MEMBER_ID_REQUIRED first (KIP-394).
         """
-        group = self._groups.get(join.key)
-        # A group without members is forgotten with all its member ids, so a client that has one has
-        # to join as a new member.
-        if group is None and join.member_id:
-            return Result(reply=join.refusal(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id))
-        is_new = group is None or self._pending.is_unjoined(group)
-        # `_decide` adds a new group to the shard only if it gets a member or a pending id.
-        group = ClassicGroup(join.key) if group is None else group
-        decision = self._decide(now, group, join, is_new=is_new)
-        if not group.members:
-            self._groups.forget_if_unused(group)
-        return decision
-
-    def _decide(self, now: Now, group: ClassicGroup, join: Join, *, is_new: bool) -> Decision:
-        reason = self._lacks_room(group, join, is_new=is_new)
-        if reason:
-            # The rebalance waits for pending members, and this one will not join any more.
-            waited_for = self._pending.remove(group, join.member_id)
-            further = self._rebalancer.pending_left(now, group) if waited_for else Result()
-            refusal = join.refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=reason)
-            return replace(further, reply=refusal)
-        if not group.supports(join.protocol_type, join.protocols):
-            names = ", ".join(name for name, _ in join.protocols)
-            refusal = join.refusal(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                join.member_id,
-                f"not all members support one of its assignors ({names}) of type "
-                f"{join.protocol_type!r}; give all members of the group one assignor in common "
-                "(partition.assignment.strategy)",
-            )
-            return Result(reply=refusal)
-        if join.member_id:
-            return self._join_known(now, group, join)
-        return self._join_new(now, group, join)
-
-    def _lacks_room(self, group: ClassicGroup, join: Join, *, is_new: bool) -> str:
-        """Return why the group has no room for the member; empty if it has.
-
-        The limits of all groups come last: they begin evictions.
-        """
-        if not self._has_room(group, join.member_id):
-            return (
-                f"it has {len(group.members)} members, which is group.max.size; use another group "
-                "or raise that limit"
-            )
-        # A static member that returns has a new id, but takes the place, and the memory, of its
-        # former one (KIP-345).
-        member_id = group.static_members.get(join.instance_id or "", join.member_id)
-        member = group.members.get(member_id)
-        try:
-            check_subscriptions(
-                group.subscription_bytes,
-                0 if member is None else member.subscription_bytes,
-                join.subscription_bytes,
-                self._config.subscriptions_bytes_max,
-            )
-        except KafkaError as error:
-            return error.message
-        more = join.protocols_bytes
-        if member is not None:
-            more -= protocols_bytes(member.protocols)
-        elif group.account is None:
-            more += group.memory
-        if is_new and not self._limits.has_room_for_group(join.key):
-            return TOO_MANY_GROUPS
-        if not self._limits.has_memory(join.key, more):
-            return _NO_MEMORY
-        return ""
-
-    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Return whether `group.max.size` allows the member.
-
-        During a rebalance the members that have joined again count, because others may be gone.
-        """
-        room = self._config.members_max
-        if group.state is GroupState.EMPTY or len(group.members) < room:
-            return True
-        member = group.members.get(member_id)
-        if group.state is not GroupState.PREPARING_REBALANCE:
-            return member is not None
-        return (member is not None and member.join is not None) or (group.waiting_to_join < room)
-
-    def _join_new(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
         current = None
         if join.instance_id is not None:
             current = group.static_members.get(join.instance_id)
@@ -178,8 +83,12 @@ class Joins:
         self._groups.forget_if_unused(loser)
         return replace(decision, reply=reply)
 
-    def _join_known(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
-        if join.instance_id is None and self._pending.remove(group, join.member_id):
+    def join_known(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
+        """Decide a request of a member, or with a pending member id.
+
+        The reply is UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID for any other member id.
+        """
+        if join.instance_id is None and join.member_id in group.pending_joins:
             return self._add(now, group, join)
         try:
             member = group.validate(join.member_id, join.instance_id)
@@ -217,8 +126,7 @@ class Joins:
         group.add(member)
         if group.account is None:
             self._groups[group.group_id] = group
-        elif len(group.members) == 1 and group.pending_joins:
-            self._pending.joined(group)
+        self._pending.joined(group, join.member_id)
         return self._rebalancer.add_new(now, group, member)
 
     def _update(self, group: ClassicGroup, member: Member, join: Join) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
-from lakelog.coordinator.group.classic.join_request import Join
+from lakelog.coordinator.group.classic.member import Join
 from lakelog.coordinator.group.classic.member_requests import Sync
 from lakelog.coordinator.group.config import MigrationPolicy
 from lakelog.coordinator.group.consumer.draft import Draft

@@ -166,7 +166,7 @@ class ConsumerGroups:
         if group is not None or not creates:
             return Draft(self.get(group_id))
         classic = self._classic.get(group_id)
-        is_new = classic is None or self._pending.is_unjoined(classic)
+        is_new = classic is None or classic.is_unjoined
         if is_new and not self._room.has_room_for_group(group_id):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, TOO_MANY_GROUPS)
         if classic is None:
