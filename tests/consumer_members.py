@@ -100,7 +100,7 @@ async def settle(*members: Consumer, rounds: int = 8) -> None:
 
 def group_of(setup: Setup, group: str = GROUP) -> ConsumerGroup:
     partition = setup.coordinator.partition_for(group)
-    found = setup.coordinator._host.shard(partition).state.consumer(group)
+    found = setup.coordinator._host.shard(partition).state.consumer_groups.get(group)
     assert found is not None
     return found
 

@@ -217,7 +217,7 @@ class Model:
     @property
     def group(self) -> ConsumerGroup | None:
         shards = self.setup.coordinator._host.active_shards()
-        return shards[0].state.consumer("readers") if shards else None
+        return shards[0].state.consumer_groups.get("readers") if shards else None
 
     def check(self) -> None:
         group = self.group

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.coordinator.group import removal
+from lakelog.coordinator.group import offset_requests, removal
 from lakelog.coordinator.group import shard as group_shard
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
@@ -84,7 +84,7 @@ def _the_one_after(monkeypatch: pytest.MonkeyPatch) -> None:
     faults=("partition", "slow network", "client crash"),
 )
 def _old_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_shard, "check_commit", lambda *arguments: None)
+    monkeypatch.setattr(offset_requests, "check_commit", lambda *arguments: None)
 
 
 @bug(
@@ -96,7 +96,7 @@ def _old_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     report="in a transaction",
 )
 def _old_generation_in_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_shard, "check_txn_commit", lambda *arguments: None)
+    monkeypatch.setattr(offset_requests, "check_txn_commit", lambda *arguments: None)
 
 
 # Members of classic groups
@@ -185,7 +185,7 @@ def _enough_for_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     report="a commit of",
 )
 def _former_member_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_shard, "check_consumer_commit", lambda *arguments, **named: None)
+    monkeypatch.setattr(offset_requests, "check_consumer_commit", lambda *arguments, **named: None)
 
 
 @bug(

@@ -132,39 +132,24 @@ class ShardHost(Generic[S]):
         return hosted
 
     def ask(self, request: Request[S]) -> None:
-        """Decide a request; the reply comes once the decision is committed."""
-        self.submit(request.key, request.decide, request.refuse, request=request)
+        """Decide a request; the reply comes once the decision is committed.
 
-    def submit(
-        self,
-        key: str,
-        decision: Callable[[S, Now], Result[Any]],
-        refuse: Callable[[ErrorCode], None],
-        *,
-        allows_empty: bool = False,
-        request: Request[S] | None = None,
-    ) -> None:
-        """Call `decision` with the shard of `key`, and write its result.
-
-        Args:
-            refuse: called instead of raising, with an error code for the client.
-            allows_empty: whether an empty key is valid.
-            request: gets the reply of the decision.
+        An error is its refusal, with a code for the client; nothing is raised.
         """
-        if not key and not allows_empty:
-            refuse(self._empty_key_code)
+        if not request.key and not request.allows_empty_key:
+            request.refuse(self._empty_key_code)
             return
-        hosted = self._hosted.get(self.partition_for(key))
+        hosted = self._hosted.get(self.partition_for(request.key))
         if hosted is None or not hosted.active:
-            refuse(_code_without(hosted))
+            request.refuse(_code_without(hosted))
             return
         if not self._logs.is_current():
-            refuse(ErrorCode.NOT_COORDINATOR)
+            request.refuse(ErrorCode.NOT_COORDINATOR)
             return
         try:
-            hosted.decide(decision, request)
+            hosted.decide(request.decide, request)
         except KafkaError as error:
-            refuse(coordinator_code(error.code))
+            request.refuse(coordinator_code(error.code))
 
     def decide(
         self,

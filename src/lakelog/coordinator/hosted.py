@@ -4,7 +4,7 @@ A partition has at most one append in flight. Decisions made meanwhile wait and 
 batch, so a thousand commits need one append. Records are replayed, and replies sent, in the order
 of the decisions.
 
-A rejected append is reported to the shard, to the request, and to the decision's `failed` callback.
+A rejected append is reported to the effects of the decision, and to its request.
 A record that cannot be encoded fails before it is queued, so it does not block other decisions.
 
 No other part of a coordinator waits, except for loading; this one does through `Tasks`.
@@ -15,12 +15,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.shortage import OutOfRoomError
 from lakelog.coordinator.shard import (
+    LATER,
     NOT_APPENDED,
     Now,
     PartitionLog,
@@ -137,20 +139,25 @@ class Hosted(Generic[S]):
         """Base offset of the newest append, which a later one exceeds."""
         self.queue: deque[Queued] = deque()
         self._timer: Timer | None = None
-        self._timer_ms = 0
+        self._timer_ms = inf
+        """Time of the timer on the monotonic clock.
+
+        It is never moved back. A deadline that was extended costs one early call, and rebalances
+        extend theirs with every member.
+        """
 
     def begin(self) -> None:
         """Begin to serve: the log has been replayed to its end."""
         self.active = True
-        for result in self.shard.loaded(self._writing.now()):
-            self._accept(result)
-        self._arm()
+        self._follow(self.shard.loaded(self._writing.now()))
 
     def decide(
         self, decision: Callable[[S, Now], Result[Any]], request: Request[S] | None = None
     ) -> None:
         """Call `decision` with the shard, write its result, and reply to the request."""
         self._run(request, decision, self.shard, self._writing.now())
+        if (deadline := self.shard.deadlines.earliest) is not None and deadline < self._timer_ms:
+            self._arm()
 
     def drop(self, code: ErrorCode) -> None:
         """Stop at once, and answer all waiting requests with `code`."""
@@ -159,41 +166,38 @@ class Hosted(Generic[S]):
         if self._timer is not None:
             self._timer.cancel()
         self.shard.unloaded(code)
-        # The queue is emptied before the first callback: a callback may queue another decision,
-        # which must fail as well.
+        # The queue is emptied before the first effect: an effect may queue another decision, which
+        # must fail as well.
         waiting = list(self.queue)
         self.queue.clear()
         self._fail(waiting, code)
 
     # Writing
 
-    def _accept(self, result: Result[Any]) -> None:
-        self._run(None, lambda: result)
+    def _follow(self, further: Iterable[Result[Any]]) -> None:
+        """Queue decisions without a new request, and set the timer for the shard's deadlines."""
+        for result in further:
+            self._run(None, lambda decided=result: decided)
+        if (deadline := self.shard.deadlines.earliest) is not None and deadline < self._timer_ms:
+            self._arm()
 
     def _run(
-        self,
-        request: Request[S] | None,
-        decide: Callable[..., Result[Any] | None],
-        *arguments: Any,
+        self, request: Request[S] | None, decide: Callable[..., Result[Any]], *arguments: Any
     ) -> None:
-        """Queue the decision that `decide` returns, and set the timer for its deadlines."""
+        """Queue the decision that `decide` returns; without records it is committed at once."""
         result = decide(*arguments)
-        # Decisions without records are committed at once; their callback may return the next
-        # decision. A loop, because such a chain can be long.
-        while result is not None and not result.records and result.marker is None:
-            if request is not None:
-                if result.need is None:
-                    request.answer(result.reply)
-                else:
-                    self._writing.provide(result.need, request)
-                request = None
-            result = result.committed(self._writing.now()) if result.committed is not None else None
-        # The timer is never moved back. A deadline that was extended costs one early call, and
-        # rebalances extend theirs with every member.
-        deadline = self.shard.deadlines.earliest
-        if deadline is not None and (self._timer is None or deadline < self._timer_ms):
-            self._arm()
-        if result is None:
+        if result.request is not None:
+            assert request is None, "a decision has one request"
+            request = result.request
+        elif result.reply is LATER and result.need is None:
+            request = None
+        if not result.records and result.marker is None:
+            if result.need is not None:
+                self._writing.provide(result.need, request)
+            elif request is not None:
+                request.answer(result.reply)
+            for effect in result.effects:
+                self._follow(effect.committed(self._writing.now(), result))
             return
         assert result.marker is None or not (result.records or result.producer)
         if self.dropped:
@@ -276,7 +280,7 @@ class Hosted(Generic[S]):
             return
         shard = self.shard
         while batch:
-            # Replayed before the next one is reported: a callback may decide on the state, which
+            # Replayed before the next one is reported: an effect may decide on the state, which
             # has to include every record before it and none after it.
             result, request, _ = batch[0]
             if result.marker is not None:
@@ -292,10 +296,11 @@ class Hosted(Generic[S]):
                 request.answer(result.reply)
             clock = self._writing.clock
             now = Now(clock.wall_ms(), clock.monotonic_ms())
-            for further in shard.on_committed(now, result):
-                self._accept(further)
-            if result.committed is not None:
-                self._run(None, result.committed, now)
+            for effect in result.effects:
+                if further := effect.committed(now, result):
+                    self._follow(further)
+            if (deadline := shard.deadlines.earliest) is not None and deadline < self._timer_ms:
+                self._arm()
 
     async def _append(self, batch: deque[Queued]) -> bool:
         """Return whether decisions were committed; otherwise they have been reported as failed."""
@@ -337,11 +342,10 @@ class Hosted(Generic[S]):
 
     def _fail(self, batch: Iterable[Queued], code: ErrorCode) -> None:
         for result, request, _ in batch:
-            self._run(None, self.shard.on_failed, self._writing.now(), result)
+            for effect in result.effects:
+                self._follow(effect.failed(self._writing.now(), result, code))
             if request is not None:
                 request.refuse(code)
-            if result.failed is not None:
-                self._run(None, result.failed, self._writing.now(), code)
 
     # Timers
 
@@ -364,7 +368,7 @@ class Hosted(Generic[S]):
             # The timer counts as set meanwhile: once is enough to set the next one.
             while not self.dropped and (key := deadlines.pop_due(now.tick_ms)) is not None:
                 for result in self.shard.on_due(now, key):
-                    self._accept(result)
+                    self._run(None, lambda decided=result: decided)
         finally:
-            self._timer = None
+            self._timer, self._timer_ms = None, inf
             self._arm()

@@ -1,19 +1,19 @@
 """A coordinator's shard: the state of one partition of an internal topic.
 
-A handler reads the state and returns a `Result`: the records that make its decision durable, the
-reply to its request, and callbacks for their commit and their failure. A handler does not change
-durable state. Only `replay` does, and it runs when the records are committed. So all durable state
-of a shard is in the log, a failed append needs no undo, and replaying the log from its start builds
-the same shard.
+A request reads the state and returns a `Result`: the records that make its decision durable, its
+reply, and effects on soft state that follow the records. It does not change durable state. Only
+`replay` does, and it runs when the records are committed. So all durable state of a shard is in the
+log, a failed append needs no undo, and replaying the log from its start builds the same shard.
 
-A handler may change soft state (members that wait for a rebalance, sessions, timers) at once. Soft
+A decision may change soft state (members that wait for a rebalance, sessions, timers) at once. Soft
 state is lost with the shard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode
@@ -48,36 +48,71 @@ class TransactionMarker(NamedTuple):
     """Number of the decision; see `lakelog.coordinator.transaction.markers`."""
 
 
+class ReplyTime(Enum):
+    """The time of a reply that is not part of its decision."""
+
+    LATER = auto()
+    """The shard has kept the request and answers it, for example when its group is complete."""
+
+
+LATER = ReplyTime.LATER
+
+
+class Effect:
+    """A change of soft state that follows the records of a decision, and its further decisions.
+
+    The host calls exactly one of the methods, once, after the replay of the records.
+    """
+
+    __slots__ = ()
+
+    def committed(self, now: Now, result: Result[Any]) -> Sequence[Result[Any]]:
+        """Follow the committed records; called after the reply."""
+        return ()
+
+    def failed(self, now: Now, result: Result[Any], code: ErrorCode) -> Sequence[Result[Any]]:
+        """Follow a failed append; called before the request is refused with `code`."""
+        return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R]):
-    """A decision: records to append together, and the reply to its request.
+    """A decision: records to append together, the reply to its request, and effects.
 
     The host meets the `need`, if there is one, and has the request decided again. Otherwise it
-    appends the records, replays them, and sends the reply; without records it replies at once.
-
-    The host calls exactly one of `committed` and `failed`, once; `committed` at once if there is
-    nothing to append. Either may return a further decision.
+    appends the records, replays them, sends the reply, and runs the effects in their order; without
+    records at once.
     """
 
     records: Sequence[R] = ()
     """Empty if there is a marker."""
-    committed: Callable[[Now], Result[R] | None] | None = None
-    failed: Callable[[Now, ErrorCode], Result[R] | None] | None = None
+    reply: Any = LATER
+    """For `Request.answer`; also `LATER` for a decision without a request."""
+    effects: tuple[Effect, ...] = ()
+    request: Request[Any] | None = None
+    """A request that has waited in the shard, and gets this reply."""
     producer: tuple[int, int] | None = None
     """Producer id and epoch of the transaction that the records are part of."""
     marker: TransactionMarker | None = None
-    reply: Any = None
-    """For `Request.answer`."""
     need: Any = None
     """A need of the request, such as a producer id, without which nothing is decided."""
 
 
 class Request(Protocol[S_contra]):
-    """A request to the shard of a key. The host calls one of `answer` and `refuse`, once."""
+    """A request to the shard of a key: a value that is decided, perhaps repeatedly, and answered.
+
+    One of `answer` and `refuse` is called, once: by the host, or by the shard if the reply of the
+    decision is `LATER`.
+    """
 
     @property
     def key(self) -> str:
         """The key whose shard decides."""
+        ...
+
+    @property
+    def allows_empty_key(self) -> bool:
+        """Whether an empty key is valid."""
         ...
 
     def decide(self, shard: S_contra, now: Now) -> Result[Any]:
@@ -122,14 +157,6 @@ class Shard(Protocol[R]):
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
         """Apply the pending records of a producer, or drop them."""
-        ...
-
-    def on_committed(self, now: Now, result: Result[R]) -> Iterable[Result[R]]:
-        """Return the decisions that follow replayed records; called after their reply."""
-        ...
-
-    def on_failed(self, now: Now, result: Result[R]) -> None:
-        """Note that a decision was not written; called before its request is refused."""
         ...
 
     def loaded(self, now: Now) -> list[Result[R]]:

@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.hosted import Hosted, Queued, Writing
-from lakelog.coordinator.shard import Now, Result, TransactionMarker
+from lakelog.coordinator.shard import Effect, Now, Result, TransactionMarker
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock
 
@@ -59,67 +61,98 @@ class _Log:
         return self.end
 
 
+class _Noted(Effect):
+    """Notes its calls; its further decision is `further`."""
+
+    def __init__(self, world: _World, *further: Result[Any]) -> None:
+        self._world = world
+        self._further = further
+
+    def committed(self, _: Now, result: Result[Any]) -> tuple[Result[Any], ...]:
+        self._world.calls.append(("committed", result.records))
+        return self._further
+
+    def failed(self, _: Now, result: Result[Any], code: ErrorCode) -> tuple[Result[Any], ...]:
+        self._world.calls.append(("failed", result.records))
+        return self._further
+
+
 class _World:
     """Notes the calls of the host, as the shard and as the request."""
 
     key = "t"
 
-    def __init__(self, failure: ErrorCode | None, *decisions: Result[Any]) -> None:
+    def __init__(self, failure: ErrorCode | None = None) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.deadlines: Deadlines[str] = Deadlines()
-        self._decisions = iter(decisions)
         self._failure = failure
-
-    def decide(self, *_: object) -> Result[Any]:
-        return next(self._decisions)
 
     def encode(self, record: str) -> tuple[bytes, bytes | None]:
         return record.encode(), None
 
-    def on_committed(self, _: Now, result: Result[Any]) -> list[Result[Any]]:
-        self.calls.append(("on_committed", result.records))
-        return [Result("f")] if result.records == "ab" else []
-
-    def on_failed(self, _: Now, result: Result[Any]) -> None:
-        self.calls.append(("on_failed", result.records))
-
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments: self.calls.append((name, *arguments))
 
-    async def run(self) -> list[tuple[Any, ...]]:
+    async def run(self, decision: Result[Any]) -> list[tuple[Any, ...]]:
         tasks = AsyncioTasks(asyncio.get_running_loop())
         world = cast(Any, self)
         writing = Writing(
             "t", SystemClock(), tasks, 1000, 0, lambda _: None, lambda *need: self.provide(*need)
         )
         hosted: Hosted[Any] = Hosted(0, 0, cast(Any, _Log(self._failure)), world, writing)
-        hosted.decide(self.decide, world)
+        hosted.decide(lambda *_: decision, world)
         while writing.writers:
             await asyncio.wait(writing.writers.values())
         return self.calls
 
 
 def test_a_reply_comes_after_the_replay_and_before_further_decisions() -> None:
-    calls = asyncio.run(_World(None, Result("ab", reply="yes")).run())
-    assert calls == [
+    world = _World()
+    further: Result[Any] = Result("f", effects=(_Noted(world),))
+    decision: Result[Any] = Result("ab", "yes", (_Noted(world, further),))
+    assert asyncio.run(world.run(decision)) == [
         ("replay", "a"),
         ("replay", "b"),
         ("answer", "yes"),
-        ("on_committed", "ab"),
+        ("committed", "ab"),
         ("replay", "f"),
-        ("on_committed", "f"),
+        ("committed", "f"),
     ]
 
 
 def test_a_decision_without_records_is_answered_at_once() -> None:
-    assert asyncio.run(_World(None, Result(reply="yes")).run()) == [("answer", "yes")]
+    world = _World()
+    decision: Result[Any] = Result((), "yes", (_Noted(world),))
+    assert asyncio.run(world.run(decision)) == [("answer", "yes"), ("committed", ())]
+
+
+@pytest.mark.parametrize("records", ["", "a"])
+def test_a_later_reply_is_left_to_the_shard(records: str) -> None:
+    calls = asyncio.run(_World(ErrorCode.NOT_ENOUGH_REPLICAS).run(Result(records)))
+    assert calls == []
+
+
+def test_a_request_that_has_waited_gets_the_reply_of_a_further_decision() -> None:
+    world = _World()
+    waited = _World()
+    decision: Result[Any] = Result(
+        "a", effects=(_Noted(world, Result("b", "yes", request=waited)),)
+    )
+    assert asyncio.run(world.run(decision))[-1] == ("replay", "b")
+    assert waited.calls == [("answer", "yes")]
 
 
 def test_a_decision_with_a_need_has_no_reply() -> None:
-    world = _World(None, Result(need="an id"))
-    assert asyncio.run(world.run()) == [("provide", "an id", world)]
+    world = _World()
+    assert asyncio.run(world.run(Result(need="an id"))) == [("provide", "an id", world)]
 
 
-def test_a_shard_forgets_a_failed_decision_before_its_request_is_refused() -> None:
-    calls = asyncio.run(_World(ErrorCode.NOT_ENOUGH_REPLICAS, Result("a", reply="yes")).run())
-    assert calls == [("on_failed", "a"), ("refuse", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+def test_effects_follow_a_failed_decision_before_its_request_is_refused() -> None:
+    world = _World(ErrorCode.NOT_ENOUGH_REPLICAS)
+    further: Result[Any] = Result(effects=(_Noted(world),))
+    decision: Result[Any] = Result("a", "yes", (_Noted(world, further),))
+    assert asyncio.run(world.run(decision)) == [
+        ("failed", "a"),
+        ("committed", ()),
+        ("refuse", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ]

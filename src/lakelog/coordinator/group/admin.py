@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.change_queue import Refuse
+from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.queries import GroupFilter, GroupProgress
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
-from lakelog.coordinator.replies import answered, settle
+from lakelog.coordinator.requests import answered, settle
 from lakelog.coordinator.shard import Now, Reply
 from lakelog.protocol.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -35,18 +34,42 @@ from lakelog.protocol.offset_delete import OffsetDeleteRequest, OffsetDeleteResp
 from lakelog.runtime.api import Tasks
 
 
-class Submit(Protocol):
-    """Submits a request to the shard of its group: see `GroupCoordinator`."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class _DeleteGroup(GroupRequest):
+    """The deletion of one group; the future of all groups gets the codes of all."""
 
-    def __call__(
-        self,
-        group_id: str,
-        decide: Callable[[GroupShard, Now], Decision],
-        refuse: Refuse,
-        *,
-        exclusive: bool = False,
-        allows_empty: bool = False,
-    ) -> None: ...
+    names: list[str]
+    codes: dict[str, ErrorCode]
+    """Of the groups whose deletion has been decided."""
+
+    allows_empty_key: ClassVar[bool] = True
+    is_exclusive: ClassVar[bool] = True
+
+    def decide_in(self, shard: GroupShard, now: Now) -> Decision:
+        return shard.deletions.delete_group(self.key)
+
+    def answer(self, reply: ErrorCode) -> None:
+        assert self.key not in self.codes, "a group is deleted once"
+        self.codes[self.key] = reply
+        if len(self.codes) == len(self.names):
+            rows = [
+                DeletableGroupResult(group_id=group_id, error_code=self.codes[group_id])
+                for group_id in self.names
+            ]
+            settle(self.future, DeleteGroupsResponse(results=rows))
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _DeleteOffsets(GroupRequest):
+    request: OffsetDeleteRequest
+
+    is_exclusive: ClassVar[bool] = True
+
+    def decide_in(self, shard: GroupShard, now: Now) -> Decision:
+        return shard.deletions.delete_offsets(self.request)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(OffsetDeleteResponse(error_code=code))
 
 
 class GroupAdmin:
@@ -55,11 +78,8 @@ class GroupAdmin:
     The listener adds authorized operations to the responses.
     """
 
-    def __init__(
-        self, host: ShardHost[GroupShard], submit: Submit, tasks: Tasks, config: ConsumerConfig
-    ) -> None:
+    def __init__(self, host: ShardHost[GroupShard], tasks: Tasks, config: ConsumerConfig) -> None:
         self._host = host
-        self._submit = submit
         self._tasks = tasks
         self._config = config
 
@@ -126,20 +146,8 @@ class GroupAdmin:
         future = self._tasks.future()
         names = list(dict.fromkeys(request.groups_names))
         codes: dict[str, ErrorCode] = {}
-
-        def answer(name: str, code: ErrorCode = ErrorCode.NONE) -> None:
-            codes[name] = code
-            if len(codes) == len(names):
-                rows = [
-                    DeletableGroupResult(group_id=group_id, error_code=codes[group_id])
-                    for group_id in names
-                ]
-                settle(future, DeleteGroupsResponse(results=rows))
-
         for name in names:
-            reply = partial(answer, name)
-            decide = partial(_delete_group, name, reply)
-            self._submit(name, decide, reply, exclusive=True, allows_empty=True)
+            self._host.ask(_DeleteGroup(future=future, key=name, names=names, codes=codes))
         if not names:
             settle(future, DeleteGroupsResponse())
         return future
@@ -150,20 +158,5 @@ class GroupAdmin:
         Errors are codes in the response, of the request or of each partition.
         """
         future = self._tasks.future()
-
-        reply = partial(settle, future)
-
-        def refuse(code: ErrorCode) -> None:
-            reply(OffsetDeleteResponse(error_code=code))
-
-        self._submit(
-            request.group_id,
-            lambda shard, _: shard.deletions.delete_offsets(request, reply, refuse),
-            refuse,
-            exclusive=True,
-        )
+        self._host.ask(_DeleteOffsets(future=future, key=request.group_id, request=request))
         return future
-
-
-def _delete_group(name: str, reply: Callable[..., None], shard: GroupShard, now: Now) -> Decision:
-    return shard.deletions.delete_group(name, reply, reply)

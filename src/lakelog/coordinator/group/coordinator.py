@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.admin import GroupAdmin
-from lakelog.coordinator.group.change_queue import Refuse
-from lakelog.coordinator.group.classic.join_request import (
+from lakelog.coordinator.group.classic.member import (
     SUBSCRIPTION_TOO_LARGE,
-    Join,
     JoinRefusal,
     session_timeout_reason,
 )
 from lakelog.coordinator.group.config import GroupConfig, Overrides
-from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
+from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request, refusal
 from lakelog.coordinator.group.evictor import Evictor
 from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
-from lakelog.coordinator.group.offsets.commit import refuse_commit, refuse_txn_commit
+from lakelog.coordinator.group.member_requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from lakelog.coordinator.group.offset_requests import OffsetCommit, TxnOffsetCommit
 from lakelog.coordinator.group.offsets.fetch import fetch_offsets
 from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.queries import GroupFilter
@@ -33,7 +32,7 @@ from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.host import ShardHost
-from lakelog.coordinator.replies import answered, settle
+from lakelog.coordinator.requests import ClientRequest, answered
 from lakelog.coordinator.shard import Now, PartitionLogs, Reply, Result, TransactionMarker
 from lakelog.protocol.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -53,6 +52,16 @@ from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffset
 from lakelog.runtime.api import Clock, Random, Tasks
 
 GROUP_TOPIC = "__consumer_offsets"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _EndOffsets(ClientRequest):
+    """The end of a transaction in one partition: its offsets are applied or dropped."""
+
+    marker: TransactionMarker
+
+    def decide(self, shard: GroupShard, now: Now) -> Decision:
+        return Result(reply=ErrorCode.NONE, marker=self.marker)
 
 
 def _no_overrides(_: str) -> Mapping[str, int]:
@@ -108,7 +117,7 @@ class GroupCoordinator:
         )
         self._join_refused = join_refused
         self._evictor = Evictor(self._host)
-        self.admin = GroupAdmin(self._host, self._submit, tasks, config.consumer)
+        self.admin = GroupAdmin(self._host, tasks, config.consumer)
 
     # Ownership
 
@@ -188,33 +197,6 @@ class GroupCoordinator:
             # because they have the id of the deleted topic.
             assert error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-    # Requests
-
-    def _submit(
-        self,
-        group_id: str,
-        decide: Callable[[GroupShard, Now], Decision],
-        refuse: Refuse,
-        *,
-        exclusive: bool = False,
-        allows_empty: bool = False,
-    ) -> None:
-        """Pass a request to the group's shard, which decides it now or after a change in progress.
-
-        Args:
-            refuse: called with an error code if the request is rejected.
-            exclusive: whether the decision may change a consumer group.
-            allows_empty: whether an empty group id is valid.
-        """
-        queued = partial(
-            GroupShard.submit,
-            group_id=group_id,
-            decide=decide,
-            refuse=refuse,
-            exclusive=exclusive,
-        )
-        self._host.submit(group_id, queued, refuse, allows_empty=allows_empty)
-
     # Members
 
     def consumer_group_heartbeat(
@@ -229,29 +211,21 @@ class GroupCoordinator:
         Errors have a message for the user. The response comes when the change is committed.
         """
         future = self._tasks.future()
-
-        reply = partial(settle, future)
-
-        def refuse(code: ErrorCode, message: str | None = None) -> None:
-            reply(ConsumerGroupHeartbeatResponse(error_code=code, error_message=message))
-
-        beat = ConsumerHeartbeat(request, version, client_id, client_host, reply, refuse)
-
-        def decide(shard: GroupShard, now: Now) -> Decision:
-            try:
-                return shard.consumer_heartbeat(now, beat)
-            except KafkaError as error:
-                refuse(error.code, error.message)
-                return Result()
-
+        asked = ConsumerHeartbeat(
+            future=future,
+            key=request.group_id,
+            request=request,
+            client_id=client_id,
+            client_host=client_host,
+        )
         try:
             if not self._config.consumer.is_enabled:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             check_request(request, version, self._config.consumer.assignors)
         except KafkaError as error:
-            refuse(error.code, error.message)
+            asked.answer(refusal(error))
         else:
-            self._submit(request.group_id, decide, refuse, exclusive=True)
+            self._host.ask(asked)
         return future
 
     def join_group(
@@ -263,16 +237,17 @@ class GroupCoordinator:
         is `/` and the address.
         """
         future = self._tasks.future()
-        answer = partial(settle, future)
-        join = Join.of(request, version, client_id, client_host, answer, self._join_refused)
+        join = JoinGroup.of(request, version, client_id, client_host, future, self._join_refused)
         shortest, longest = self._config.session_timeout_min_ms, self._config.session_timeout_max_ms
         if request.group_id and not shortest <= request.session_timeout_ms <= longest:
             reason = session_timeout_reason(request.session_timeout_ms, shortest, longest)
-            join.refuse(ErrorCode.INVALID_SESSION_TIMEOUT, join.member_id, reason)
+            code = ErrorCode.INVALID_SESSION_TIMEOUT
+            join.answer(join.refusal(code, join.member_id, reason))
         elif not join.member_id and join.subscription_bytes > self._config.subscriptions_bytes_max:
-            join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=SUBSCRIPTION_TOO_LARGE)
+            code = ErrorCode.GROUP_MAX_SIZE_REACHED
+            join.answer(join.refusal(code, reason=SUBSCRIPTION_TOO_LARGE))
         else:
-            self._submit(join.group_id, partial(GroupShard.join, join=join), join.refuse_member)
+            self._host.ask(join)
         return future
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
@@ -281,29 +256,13 @@ class GroupCoordinator:
         The response comes when the leader's assignment is committed.
         """
         future = self._tasks.future()
-
-        reply = partial(settle, future)
-
-        def refuse(code: ErrorCode) -> None:
-            reply(SyncGroupResponse(error_code=code))
-
-        decide = partial(GroupShard.sync, request=request, reply=reply)
-        self._submit(request.group_id, decide, refuse)
+        self._host.ask(SyncGroup.of(request, future))
         return future
 
     def heartbeat(self, request: HeartbeatRequest, version: int) -> Reply[HeartbeatResponse]:
         """Decide Heartbeat (KIP-62). While the group is loading, the response has no error code."""
         future = self._tasks.future()
-
-        def answer(code: ErrorCode) -> None:
-            loading = code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            settle(future, HeartbeatResponse(error_code=ErrorCode.NONE if loading else code))
-
-        def beat(shard: GroupShard, now: Now) -> Decision:
-            answer(shard.heartbeat(now, request))
-            return Result()
-
-        self._submit(request.group_id, beat, answer)
+        self._host.ask(Heartbeat(future=future, key=request.group_id, request=request))
         return future
 
     def leave_group(self, request: LeaveGroupRequest, version: int) -> Reply[LeaveGroupResponse]:
@@ -315,21 +274,9 @@ class GroupCoordinator:
         members = request.members
         if version < 3:
             members = [MemberIdentity(member_id=request.member_id)]
-
-        reply = partial(settle, future)
-
-        def refuse(code: ErrorCode) -> None:
-            reply(LeaveGroupResponse(error_code=code))
-
-        decide = partial(
-            GroupShard.leave,
-            group_id=request.group_id,
-            members=members,
-            version=version,
-            reply=reply,
-            refuse=refuse,
+        self._host.ask(
+            LeaveGroup(future=future, key=request.group_id, members=members, version=version)
         )
-        self._submit(request.group_id, decide, refuse)
         return future
 
     # Offsets
@@ -337,41 +284,21 @@ class GroupCoordinator:
     def offset_commit(
         self, request: OffsetCommitRequest, version: int
     ) -> Reply[OffsetCommitResponse]:
-        """Decide OffsetCommit; the reply comes when the offsets are committed.
-
-        A refusal of the whole request is the error code of each of its partitions.
-        """
+        """Decide OffsetCommit; the reply comes when the offsets are committed."""
         future = self._tasks.future()
-
-        reply = partial(settle, future)
-
-        def refuse(code: ErrorCode) -> None:
-            reply(OffsetCommitResponse(topics=refuse_commit(request, code)))
-
-        decide = partial(
-            GroupShard.commit, request=request, version=version, reply=reply, refuse=refuse
+        self._host.ask(
+            OffsetCommit(future=future, key=request.group_id, request=request, version=version)
         )
-        self._submit(request.group_id, decide, refuse, allows_empty=True)
         return future
 
     def txn_offset_commit(
         self, request: TxnOffsetCommitRequest, version: int
     ) -> Reply[TxnOffsetCommitResponse]:
-        """Decide TxnOffsetCommit (KIP-98, group metadata: KIP-447).
-
-        The caller has verified that the partition is in the transaction (KIP-890).
-        """
+        """Decide TxnOffsetCommit (KIP-98, group metadata: KIP-447); see `TxnOffsetCommit`."""
         future = self._tasks.future()
-
-        reply = partial(settle, future)
-
-        def refuse(code: ErrorCode) -> None:
-            reply(refuse_txn_commit(request, code))
-
-        decide = partial(
-            GroupShard.txn_commit, request=request, version=version, reply=reply, refuse=refuse
+        self._host.ask(
+            TxnOffsetCommit(future=future, key=request.group_id, request=request, version=version)
         )
-        self._submit(request.group_id, decide, refuse)
         return future
 
     def write_marker(self, partition: int, marker: TransactionMarker) -> Reply[ErrorCode]:
@@ -380,17 +307,11 @@ class GroupCoordinator:
         Return NONE once the marker is committed, otherwise the error code; nothing is raised.
         """
         future = self._tasks.future()
-
-        def committed(_: Now) -> None:
-            settle(future, ErrorCode.NONE)
-
-        def failed(_: Now, code: ErrorCode) -> None:
-            settle(future, code)
-
+        request = _EndOffsets(future=future, key="", marker=marker)
         try:
-            self._host.decide(partition, lambda *_: Result((), committed, failed, marker=marker))
+            self._host.decide(partition, request.decide, request)
         except KafkaError as error:
-            settle(future, error.code)
+            request.refuse(error.code)
         return future
 
     def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:

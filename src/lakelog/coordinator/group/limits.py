@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account, Share, text_bytes
@@ -110,6 +111,10 @@ NO_MEMORY = (
     "The state of groups and transactions would exceed its memory: raise "
     "lakelog.coordinator.state.max.bytes, or delete groups that are not in use."
 )
+_NO_MEMORY_TO_JOIN = (
+    "the memory of the coordinators is exhausted; delete unused groups or raise "
+    "lakelog.coordinator.state.max.bytes"
+)
 _BATCH_DIVISOR = 64
 """Each eviction frees 1/64 of the limit in addition: searching newcomers is expensive."""
 
@@ -181,6 +186,22 @@ class GroupLimits:
         self._evict(group_id, 1 + self._groups_max // _BATCH_DIVISOR, 0)
 
 
+class Growth(NamedTuple):
+    """The growth of a group by a member that joins."""
+
+    group_id: str
+    is_new: bool
+    """Whether the group has not had a member yet."""
+    subscriptions: int
+    """Bytes of all members of the group now."""
+    before: int
+    """Bytes of this member, included in `subscriptions`; 0 if it is new."""
+    after: int
+    """Bytes of this member's new subscription."""
+    memory: int
+    """Additional memory, in bytes."""
+
+
 class ShardLimits:
     """The limits of one broker, applied to the groups of one shard.
 
@@ -196,6 +217,18 @@ class ShardLimits:
         self._limits = limits
         self._account = account
         self._has_offsets = has_offsets
+
+    def lacks_room(self, growth: Growth, subscriptions_max: int) -> str:
+        """Return why a group may not grow; empty if it may."""
+        try:
+            check_subscriptions(
+                growth.subscriptions, growth.before, growth.after, subscriptions_max
+            )
+        except KafkaError as error:
+            return error.message
+        if growth.is_new and not self.has_room_for_group(growth.group_id):
+            return TOO_MANY_GROUPS
+        return "" if self.has_memory(growth.group_id, growth.memory) else _NO_MEMORY_TO_JOIN
 
     def has_room_for_group(self, group_id: str) -> bool:
         """Return whether the group may have its first member.

@@ -127,7 +127,7 @@ class Queries:
 
         An unknown group is Dead, from version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
         """
-        if self._state.consumer(group_id) is not None:
+        if self._state.consumer_groups.get(group_id) is not None:
             return group_not_found(group_id, version, is_consumer=True)
         group = self._state.classic.get(group_id)
         if group is not None and self._state.classic.is_unused(group):
@@ -137,7 +137,7 @@ class Queries:
 
     def describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
         """Return the description of a consumer group, for ConsumerGroupDescribe."""
-        consumer = self._state.consumer(group_id)
+        consumer = self._state.consumer_groups.get(group_id)
         if consumer is None:
             is_classic = (
                 self._state.any_group(group_id) is not None or group_id in self._state.offsets
@@ -172,7 +172,7 @@ class Queries:
         Raises `KafkaError` with UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION if the
         request names another member or epoch than the consumer group has.
         """
-        consumer = self._state.consumer(request.group_id)
+        consumer = self._state.consumer_groups.get(request.group_id)
         if consumer is not None:
             check_consumer_fetch(consumer, request.member_id, request.member_epoch)
         return self._state.offsets

@@ -18,6 +18,8 @@ When there is no room for new groups, newcomers are evicted: their offsets are d
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
@@ -33,7 +35,7 @@ from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetC
 from lakelog.coordinator.group.state import AnyGroup, ShardState
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics
-from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
 from lakelog.protocol.offset_delete import (
@@ -118,9 +120,7 @@ class Deletions:
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
-    def delete_group(
-        self, group_id: str, reply: Callable[[], None], refuse: Callable[[ErrorCode], None]
-    ) -> Decision:
+    def delete_group(self, group_id: str) -> Decision:
         """Delete a group with its offsets, also offsets of open transactions.
 
         Raises `KafkaError`: GROUP_ID_NOT_FOUND without group and offsets, NON_EMPTY_GROUP for a
@@ -130,25 +130,11 @@ class Deletions:
         group = state.any_group(group_id)
         _check_delete(group, group_id, has_offsets=_has_offsets(state.offsets, group_id))
         records = [*all_offsets(state.offsets, group_id), *group_tombstones(group, group_id)]
+        # Also a live group that only has pending members.
+        effect = _Forget(state, state.classic.get(group_id))
+        return state.changes.change(group_id, Result(records, ErrorCode.NONE, (effect,)))
 
-        # The live group goes only after the commit: until then members that join find the group
-        # as the log has it.
-        def committed(_: Now) -> None:
-            if (classic := state.classic.pop(group_id, None)) is not None:
-                state.pending.remove_all(classic)
-            reply()
-
-        def failed(_: Now, code: ErrorCode) -> None:
-            refuse(code)
-
-        return state.changes.change(group_id, Result(records, committed, failed))
-
-    def delete_offsets(
-        self,
-        request: OffsetDeleteRequest,
-        reply: Callable[[OffsetDeleteResponse], None],
-        refuse: Callable[[ErrorCode], None],
-    ) -> Decision:
+    def delete_offsets(self, request: OffsetDeleteRequest) -> Decision:
         """Delete offsets of topics that the group does not subscribe to (KIP-496).
 
         Raises `KafkaError` with GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if a group with members does
@@ -160,14 +146,24 @@ class Deletions:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         read = _topics_read(group)
         records, response = _plan(request, read, state.offsets, state.topics)
+        return Result(records, response)
 
-        def committed(_: Now) -> None:
-            reply(response)
 
-        def failed(_: Now, code: ErrorCode) -> None:
-            refuse(code)
+@dataclass(frozen=True, slots=True)
+class _Forget(Effect):
+    """Removes a live group after its tombstones are committed.
 
-        return Result(records, committed, failed)
+    Until then members that join find the group as the log has it.
+    """
+
+    state: ShardState
+    group: ClassicGroup | None
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        if self.group is not None:
+            self.state.classic.pop(self.group.group_id, None)
+            self.state.pending.remove_all(self.group)
+        return ()
 
 
 def _check_delete(group: AnyGroup | None, group_id: str, *, has_offsets: bool) -> None:
@@ -276,16 +272,12 @@ class Cleanup:
         group_ids = (
             state.classic.stored.keys() | state.offsets.group_ids | state.consumers.by_id.keys()
         )
-        decisions = [self._expire_in_turn(now, group_id) for group_id in sorted(group_ids)]
+        tasks = [_ExpireGroup(self, group_id) for group_id in sorted(group_ids)]
+        decisions = [state.changes.enter(now, task) for task in tasks]
         return [decision for decision in decisions if decision.records]
 
-    def _expire_in_turn(self, now: Now, group_id: str) -> Decision:
-        def decide(now: Now) -> Decision:
-            return self._expire_group(now, group_id)
-
-        return self._state.changes.enter(now, group_id, decide, lambda _: None, exclusive=True)
-
-    def _expire_group(self, now: Now, group_id: str) -> Decision:
+    def expire_group(self, now: Now, group_id: str) -> Decision:
+        """Delete the expired offsets of a group, and an idle group with its last one."""
         state = self._state
         # A marker may bring new offsets, so a group with an open transaction is not idle.
         if group_id in state.offsets.pending:
@@ -300,12 +292,21 @@ class Cleanup:
             return state.changes.change(group_id, Result(records))
         if group_id in state.classic.stored or group_id in state.consumers.by_id:
             records += group_tombstones(group, group_id)
+        effect = _Forget(state, group if isinstance(group, ClassicGroup) else None)
+        return state.changes.change(group_id, Result(records, effects=(effect,)))
 
-        def committed(_: Now) -> None:
-            if isinstance(group, ClassicGroup):
-                state.classic.pop(group_id, None)
 
-        return state.changes.change(group_id, Result(records, committed))
+@dataclass(frozen=True, slots=True)
+class _ExpireGroup:
+    """The check of one group for expired offsets; see `Cleanup.expire_group`."""
+
+    cleanup: Cleanup
+    key: str
+    is_exclusive: ClassVar[bool] = True
+    timer: ClassVar[None] = None
+
+    def decide_in(self, shard: object, now: Now) -> Decision:
+        return self.cleanup.expire_group(now, self.key)
 
 
 def _is_idle(group: AnyGroup | None) -> bool:
@@ -319,20 +320,17 @@ class Evictions:
 
     def __init__(self, state: ShardState, counts: GroupCounts) -> None:
         self._state = state
-        self._counts = counts
+        self.counts = counts
 
     def evict(self, now: Now, group_id: str) -> Decision:
         """Delete a group, unless it is in use when the decision is made.
 
         The decision may wait for changes of the group (`ChangeQueue.enter`).
         """
+        return self._state.changes.enter(now, _EvictGroup(self, group_id))
 
-        def decide(_: Now) -> Decision:
-            return self._evict(group_id)
-
-        return self._state.changes.enter(now, group_id, decide, lambda _: None, exclusive=True)
-
-    def _evict(self, group_id: str) -> Decision:
+    def evict_now(self, group_id: str) -> Decision:
+        """Delete a group that nothing blocks, if it is not in use."""
         state = self._state
         # While the decision waited, a member may have joined or another commit may have come.
         if group_id not in state.offsets.newcomers or not state.is_deserted(group_id):
@@ -342,14 +340,37 @@ class Evictions:
         if group_id in state.classic.stored or group_id in state.consumers.by_id:
             records += group_tombstones(group, group_id)
         state.begin_eviction(group_id)
+        forget = _Forget(state, group if isinstance(group, ClassicGroup) else None)
+        end = _EndEviction(state, self.counts, group_id)
+        return state.changes.change(group_id, Result(records, effects=(forget, end)))
 
-        def committed(_: Now) -> None:
-            if isinstance(group, ClassicGroup):
-                state.classic.pop(group_id, None)
-            self._counts.groups_evicted += 1
-            state.end_eviction(group_id)
 
-        def failed(_: Now, code: ErrorCode) -> None:
-            state.end_eviction(group_id)
+@dataclass(frozen=True, slots=True)
+class _EvictGroup:
+    """The eviction of one group; see `Evictions.evict_now`."""
 
-        return state.changes.change(group_id, Result(records, committed, failed))
+    evictions: Evictions
+    key: str
+    is_exclusive: ClassVar[bool] = True
+    timer: ClassVar[None] = None
+
+    def decide_in(self, shard: object, now: Now) -> Decision:
+        return self.evictions.evict_now(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _EndEviction(Effect):
+    """Ends the eviction of a group when its tombstones are committed, or have failed."""
+
+    state: ShardState
+    counts: GroupCounts
+    group_id: str
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        self.counts.groups_evicted += 1
+        self.state.end_eviction(self.group_id)
+        return ()
+
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+        self.state.end_eviction(self.group_id)
+        return ()

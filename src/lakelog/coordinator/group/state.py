@@ -15,9 +15,10 @@ from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
 from lakelog.coordinator.group.limits import GroupCounts, GroupLimits, ShardLimits
 from lakelog.coordinator.group.offsets.table import Newcomer, OffsetTable
-from lakelog.coordinator.group.records import ConsumerGroupRecord, OffsetRecord, Record
+from lakelog.coordinator.group.records import ConsumerGroupRecord, Decision, OffsetRecord, Record
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics
+from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.shared_count import ShardCount
 
 AnyGroup = ClassicGroup | ConsumerGroup
@@ -83,6 +84,7 @@ class ShardState:
             self.group_count,
             counts,
         )
+        self.consumer_groups = self.consumers.by_id
 
     def replay(self, record: Record) -> None:
         """Apply a committed record."""
@@ -144,14 +146,44 @@ class ShardState:
         self.account.close()
         self.classic.clear()
 
-    def consumer(self, group_id: str) -> ConsumerGroup | None:
-        """Return the consumer group, or None."""
-        return self.consumers.by_id.get(group_id)
-
     def any_group(self, group_id: str) -> AnyGroup | None:
         """Return the group of either protocol, or None if it does not exist or has only offsets."""
-        consumer = self.consumers.by_id.get(group_id)
+        consumer = self.consumer_groups.get(group_id)
         if consumer is not None:
             return consumer
         group = self.classic.get(group_id)
         return None if group is None or self.classic.is_unused(group) else group
+
+
+class DueTimer(NamedTuple):
+    """A timer of a group or a member that has fired.
+
+    It waits in the queue, like a request: a member that a change is about must not expire while
+    that change is being written.
+    """
+
+    state: ShardState
+    timer: TimerKey
+    key: str
+    is_exclusive: bool
+
+    def decide_in(self, shard: object, now: Now) -> Decision:
+        """Return the decision; a timer of a group or a member that has gone decides nothing."""
+        state, timer = self.state, self.timer
+        if (consumer := state.consumer_groups.get(self.key)) is not None:
+            return state.consumers.on_timer(now, consumer, timer)
+        group = state.classic.get(self.key)
+        if group is None:
+            return Result()
+        if timer.kind is TimerKind.JOIN:
+            return state.rebalancer.on_join_time_up(now, group)
+        if timer.kind is TimerKind.SYNC:
+            return state.rebalancer.on_sync_time_up(now, group)
+        if timer.kind is TimerKind.SESSION:
+            return state.rebalancer.on_session_end(now, group, timer.member_id)
+        if timer.kind is not TimerKind.PENDING:
+            return Result()
+        state.pending.remove(group, timer.member_id)
+        decision = state.rebalancer.pending_left(now, group)
+        state.classic.forget_if_unused(group)
+        return decision

@@ -16,6 +16,7 @@ from lakelog.coordinator.shard import PartitionLogs, Reply
 from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.admin import TransactionAdmin
 from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.endings import FenceId
 from lakelog.coordinator.transaction.fences import Fence, Fences
 from lakelog.coordinator.transaction.hanging import Owner
 from lakelog.coordinator.transaction.markers import MarkerDriver, MarkerWriter
@@ -270,11 +271,7 @@ class TransactionCoordinator:
         A fence that cannot be written now is retried.
         """
         self._fences[transactional_id] = Fence(open_txns)
-        self._host.submit(
-            transactional_id,
-            lambda shard, now: shard.endings.fence(now, transactional_id),
-            lambda code: None,
-        )
+        self._host.ask(FenceId(future=None, key=transactional_id))
 
     def hold_markers(self) -> None:
         """Delay all markers until `release_markers`."""

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.requests import ClientRequest
+from lakelog.coordinator.shard import LATER, Effect, Now, Result
 from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
 from lakelog.coordinator.transaction.transitions import completed, fenced, fenced_beyond
 
 
-class Endings:
-    """The transactions of a shard that are in a Prepare state.
+class Endings(Effect):
+    """The transactions of a shard that are in a Prepare state; an effect of every step.
 
     The set of partitions that have their marker is soft state: markers may be repeated.
     """
@@ -117,7 +118,7 @@ class Endings:
         step = fenced_beyond(current, fence.partitions, fence.epoch, now.wall_ms)
         return self._ids.step(now, transactional_id, step)
 
-    def on_committed(self, now: Now, result: Decision) -> list[Decision]:
+    def committed(self, now: Now, result: Decision) -> list[Decision]:
         """Begin the markers of each committed Prepare state, or the fence after a Complete state.
 
         The state alone decides, so a shard that is loaded continues in the same way.
@@ -139,7 +140,7 @@ class Endings:
                     further.append(self.fence(now, name))
         return further
 
-    def on_failed(self, now: Now, result: Decision) -> None:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
         """Retry the steps that neither a client nor the marker writer retries."""
         for record in result.records:
             self._ids.forget(now, record)
@@ -151,11 +152,12 @@ class Endings:
                 if not self._ids.transactions[name].partitions:
                     self._ids.try_again(now, name)
             # An abort or a fence that no client has requested.
-            elif step.state.is_ending and result.reply is None:
+            elif step.state.is_ending and result.reply is LATER:
                 if self._ids.has_pending_fence(name):
                     self.fence_later(now, name)
                 else:
                     self._ids.try_again(now, name)
+        return ()
 
     def fence_later(self, now: Now, transactional_id: str) -> None:
         """Retry the fence after its next pause."""
@@ -163,24 +165,35 @@ class Endings:
         self._ids.try_again(now, transactional_id, pause_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+@dataclass(slots=True, kw_only=True, eq=False)
+class Completion(ClientRequest):
     """The marker writer's request to complete a transaction; see `Endings.complete`.
 
-    done: gets whether the transaction needs no further attempt.
+    future: gets whether the transaction needs no further attempt.
     """
 
     endings: Endings
-    key: str
     ending: Transaction
-    done: Any
 
-    def decide(self, _: object, now: Now) -> Decision:
+    def decide(self, shard: object, now: Now) -> Decision:
         return self.endings.complete(now, self.key, self.ending)
 
-    def answer(self, code: ErrorCode) -> None:
-        if not self.done.done():  # the marker writer may have been stopped
-            self.done.set_result(code is ErrorCode.NONE)
+    def answer(self, reply: ErrorCode) -> None:
+        if not self.future.done():  # the marker writer may have been stopped
+            self.future.set_result(reply is ErrorCode.NONE)
 
-    def refuse(self, code: ErrorCode) -> None:
-        self.answer(code)
+
+class FenceId(ClientRequest):
+    """A request to fence a transactional id after a start; see `Endings.fence`.
+
+    Nothing waits for it: a fence that cannot be written now is retried.
+    """
+
+    __slots__ = ()
+
+    def decide(self, shard: Any, now: Now) -> Decision:
+        decision: Decision = shard.endings.fence(now, self.key)
+        return decision
+
+    def answer(self, reply: object) -> None:
+        """Do nothing. A shard that cannot decide now fences the id when it is loaded."""

@@ -16,7 +16,7 @@ from typing import Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account, Share, text_bytes
 from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shard import LATER, Effect, Now, Result
 from lakelog.coordinator.shared_count import ShardCount, SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.fences import Fences
@@ -75,6 +75,8 @@ class TransactionalIds:
         self.deadlines: Deadlines[TimerKey] = Deadlines()
         self.follow_part: Callable[[TransactionRecord], None] = lambda record: None
         """Called after the replay of a record that is, or may have been, part of a commit set."""
+        self.effects: tuple[Effect, ...] = ()
+        """Effects of each step; see `Endings`."""
 
     def replay(self, record: TransactionRecord) -> None:
         """Apply a committed record."""
@@ -151,7 +153,7 @@ class TransactionalIds:
         now: Now,
         transactional_id: str,
         step: Transaction | None,
-        reply: Any = None,
+        reply: Any = LATER,
         *,
         by_client: bool = False,
     ) -> Decision:
@@ -168,20 +170,19 @@ class TransactionalIds:
             self._check_memory(transactional_id, step)
         self.pending[transactional_id] = step
         self._arm(now, transactional_id, step)
-        return Result((TransactionRecord(transactional_id, step),), reply=reply)
+        return Result((TransactionRecord(transactional_id, step),), reply, self.effects)
 
     def steps(
         self,
         now: Now,
         steps: Mapping[str, Transaction | None],
         reply: Any,
-        committed: Callable[[Now], Decision | None] | None = None,
-        *,
+        *effects: Effect,
         by_client: bool = False,
     ) -> Decision:
         """Return the decision that writes steps of several ids in one record batch.
 
-        All ids must be settled. Arguments as for `step`, and `committed` as in `Result`.
+        All ids must be settled. Arguments as for `step`, and further effects.
         """
         for name, step in steps.items():
             assert self.is_settled(name), "a step is decided on a settled state"
@@ -192,7 +193,7 @@ class TransactionalIds:
         for name, step in steps.items():
             self._arm(now, name, step)
         records = tuple(TransactionRecord(name, step) for name, step in steps.items())
-        return Result(records, committed, reply=reply)
+        return Result(records, reply, (*self.effects, *effects))
 
     def forget(self, now: Now, record: TransactionRecord) -> None:
         """Drop a step that was not written: the state before it holds, or the step built on it."""

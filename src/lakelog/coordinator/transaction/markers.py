@@ -143,7 +143,9 @@ class MarkerDriver:
                 left = job.shard.unmarked(job.transactional_id, job.ending)
         while job.shard.is_ending(job.transactional_id, job.ending):
             done = self._tasks.future()
-            request = Completion(job.shard, job.transactional_id, job.ending, done)
+            request = Completion(
+                future=done, key=job.transactional_id, endings=job.shard, ending=job.ending
+            )
             try:
                 self._decide(job.shard.partition, request.decide, request)
                 if await done:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.replies import settle
+from lakelog.coordinator.requests import settle
 from lakelog.coordinator.transaction.state import TopicPartition
 from lakelog.protocol.end_txn import EndTxnResponse
 

@@ -6,16 +6,14 @@ again, because the state may have changed meanwhile.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.replies import settle
-from lakelog.coordinator.shard import Now, Reply
-from lakelog.coordinator.transaction.ids import Decision
+from lakelog.coordinator.requests import ClientRequest
+from lakelog.coordinator.shard import Reply
 from lakelog.coordinator.transaction.producer_id_reservations import (
     NewProducerId,
     ProducerIdReservations,
@@ -58,30 +56,15 @@ class ProducerLogs(Protocol):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Request(ABC):
+class Request(ClientRequest):
     """A request about one transactional id.
 
-    future: gets the response.
     producer_id: reserved for this request, or `NO_PRODUCER_ID`.
     sequences: last sequences of the winners of a commit set, once the logs have been read.
     """
 
-    future: Any
-    key: str
     producer_id: int = NO_PRODUCER_ID
     sequences: LastSequences | None = None
-
-    @abstractmethod
-    def decide(self, shard: Any, now: Now) -> Decision:
-        """Return the decision, or its need. Raises `KafkaError`."""
-
-    def answer(self, reply: Any) -> None:
-        """Complete the future, unless the caller has cancelled it."""
-        settle(self.future, reply)
-
-    def refuse(self, code: ErrorCode) -> None:
-        """Reply with an error code."""
-        self.answer(code)
 
 
 class Needs:

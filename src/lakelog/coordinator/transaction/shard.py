@@ -63,9 +63,8 @@ class TransactionShard:
         self.endings = Endings(partition, leader_epoch, self.ids, on_ending, fences)
         self.sinks = Sinks(self.ids, self.endings, config.batch_bytes_max)
         self.ids.follow_part = self.sinks.follow
+        self.ids.effects = (self.endings,)
         self.replay = self.ids.replay
-        self.on_committed = self.endings.on_committed
-        self.on_failed = self.endings.on_failed
 
     @property
     def transactions(self) -> dict[str, Transaction]:

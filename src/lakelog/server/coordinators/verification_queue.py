@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.replies import settle
+from lakelog.coordinator.requests import settle
 from lakelog.coordinator.transaction.state import TopicPartition
 from lakelog.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -12,7 +12,7 @@ import logging
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode
 from lakelog.base.events import event
-from lakelog.coordinator.group.classic.join_request import JoinRefusal
+from lakelog.coordinator.group.classic.member import JoinRefusal
 from lakelog.runtime.api import Clock
 
 logger = logging.getLogger(__name__)

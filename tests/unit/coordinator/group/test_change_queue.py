@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -8,11 +10,11 @@ from consumer_members import Consumer, settle, snapshot
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.group.change_queue import ChangeQueue
+from lakelog.coordinator.group.change_queue import ChangeQueue, GroupRequest
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetRecord
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
-from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shard import LATER, Effect, Now, Result
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 
@@ -51,6 +53,30 @@ async def test_waiting_requests_are_answered_when_the_coordinator_closes(setup: 
         assert (await reply).error_code == ErrorCode.NOT_COORDINATOR
 
 
+class Work(GroupRequest):
+    """A request, or a timer, with the function that decides it."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        decide: Callable[[], Decision],
+        *,
+        changes: bool,
+        timer: TimerKey | None = None,
+    ) -> None:
+        super().__init__(future=None, key="g")
+        self._queue = queue
+        self._decide = decide
+        self.is_exclusive = changes  # type: ignore[misc]
+        self.timer = timer  # type: ignore[assignment, misc]
+
+    def decide_in(self, shard: object, now: Now) -> Decision:
+        return self._decide()
+
+    def refuse(self, code: ErrorCode) -> None:
+        self._queue.refused.append(code)
+
+
 class Queue:
     """A queue with the names of the decisions made, each of which writes one record."""
 
@@ -60,15 +86,15 @@ class Queue:
         self.made: list[str] = []
         self.refused: list[ErrorCode] = []
 
-    def enter(self, name: str, *, changes: bool, timer: TimerKey | None = None) -> Decision:
-        def decide(_: Now) -> Decision:
+    def enter(
+        self, name: str, *, changes: bool, timer: TimerKey | None = None, reply: object = LATER
+    ) -> Decision:
+        def decide() -> Decision:
             self.made.append(name)
-            decision: Decision = Result([OffsetRecord(OffsetCommitKey(), None)])
+            decision: Decision = Result([OffsetRecord(OffsetCommitKey(), None)], reply)
             return self.queue.change("g", decision) if changes else decision
 
-        return self.queue.enter(
-            _NOW, "g", decide, self.refused.append, exclusive=changes, timer=timer
-        )
+        return self.queue.enter(_NOW, Work(self, decide, changes=changes, timer=timer))
 
     def resume(self) -> list[Decision]:
         assert self.deadlines.pop_due(_NOW.tick_ms) == TimerKey(TimerKind.QUEUE, "g")
@@ -78,9 +104,9 @@ class Queue:
 _NOW = Now(0, 0)
 
 
-def _commit(decision: Decision) -> None:
-    assert decision.committed is not None
-    decision.committed(_NOW)
+def _commit(decision: Decision) -> list[Decision]:
+    """Run the effects of a committed decision; return the further decisions."""
+    return [further for effect in decision.effects for further in effect.committed(_NOW, decision)]
 
 
 def test_a_change_waits_for_each_record_that_is_being_written() -> None:
@@ -113,8 +139,8 @@ def test_a_failed_change_blocks_nothing() -> None:
     queue = Queue()
     change = queue.enter("change", changes=True)
     queue.enter("next", changes=True)
-    assert change.failed is not None
-    change.failed(_NOW, ErrorCode.NOT_COORDINATOR)
+    for effect in change.effects:
+        effect.failed(_NOW, change, ErrorCode.NOT_COORDINATOR)
     queue.resume()
     assert queue.made == ["change", "next"]
 
@@ -132,18 +158,62 @@ def test_a_timer_that_is_set_again_while_it_waits_is_not_due(renewed: bool) -> N
     assert queue.made == ["change"] + ["expire"] * (not renewed)
 
 
+@dataclass(frozen=True)
+class Renew(Effect):
+    """Sets a timer again."""
+
+    queue: Queue
+    timer: TimerKey
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        self.queue.deadlines.set(self.timer, 10_000)
+        return ()
+
+
 def test_a_heartbeat_that_waits_before_the_expiry_of_its_member_keeps_it() -> None:
     """Otherwise another member gets its partitions while it still reads them."""
     queue, timer = Queue(), TimerKey(TimerKind.SESSION, "g", "m")
     change = queue.enter("change", changes=True)
-    heartbeat: Decision = Result(committed=lambda _: queue.deadlines.set(timer, 10_000))
-    queue.queue.enter(_NOW, "g", lambda _: heartbeat, queue.refused.append, exclusive=True)
+    heartbeat: Decision = Result(effects=(Renew(queue, timer),))
+    queue.queue.enter(_NOW, Work(queue, lambda: heartbeat, changes=True))
     queue.enter("expire", changes=True, timer=timer)
     _commit(change)
     (decided,) = queue.resume()
     _commit(decided)
     assert queue.resume() == []
     assert queue.made == ["change"]
+
+
+def test_a_request_that_has_waited_is_in_its_decision() -> None:
+    queue = Queue()
+    first = queue.enter("first", changes=True)
+    assert queue.enter("next", changes=True, reply="yes") == Result(), "it waits"
+    _commit(first)
+    (decided,) = queue.resume()
+    assert decided.request is not None
+    assert decided.reply == "yes"
+
+
+def test_a_decision_that_follows_a_write_blocks_changes_too() -> None:
+    queue = Queue()
+    record = OffsetRecord(OffsetCommitKey(), None)
+    first: Decision = Result([record], effects=(Follow(Result([record])),))
+    (further,) = _commit(queue.queue.write("g", first))
+    queue.enter("change", changes=True)
+    assert queue.made == [], "the further decision is being written"
+    _commit(further)
+    queue.resume()
+    assert queue.made == ["change"]
+
+
+@dataclass(frozen=True)
+class Follow(Effect):
+    """Returns a further decision."""
+
+    further: Decision
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        return (self.further,)
 
 
 def test_waiting_requests_are_refused_when_the_shard_is_unloaded() -> None:

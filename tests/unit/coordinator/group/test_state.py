@@ -1,10 +1,13 @@
-"""The state of a shard: counts during evictions, groups in use, and the check for expiry."""
+"""The state of a shard: counts during evictions, groups in use, the check for expiry, timers."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from group_setup import FakeTopics
+from coordinator_members import GROUP, new_id
+from group_setup import FakeTopics, Setup, in_virtual_time
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.config import GroupConfig
@@ -23,6 +26,8 @@ from lakelog.coordinator.group.records import (
     OffsetRecord,
 )
 from lakelog.coordinator.group.state import ShardState
+from lakelog.coordinator.group.timers import TimerKey, TimerKind
+from lakelog.coordinator.shard import Now
 
 
 def _state() -> ShardState:
@@ -134,7 +139,7 @@ def test_a_group_with_only_pending_member_ids_does_not_exist() -> None:
     assert state.any_group("asked") is None
     assert state.any_group("unknown") is None
     _consumer_group(state, "modern", has_member=False)
-    assert state.any_group("modern") is state.consumer("modern") is not None
+    assert state.any_group("modern") is state.consumer_groups["modern"] is not None
 
 
 def test_a_group_that_commits_again_after_ten_seconds_may_not_be_evicted() -> None:
@@ -154,3 +159,22 @@ def test_several_requests_for_room_cause_one_check_for_expiry() -> None:
     state.expire_soon()
     assert state.deadlines.pop_due(9000) is not None
     assert state.deadlines.pop_due(20_000) is None
+
+
+@in_virtual_time()
+async def test_an_abandoned_member_id_leaves_no_group(setup: Setup) -> None:
+    await new_id(setup, session_timeout_ms=10_000)
+    shard = setup.coordinator._host.shard(0)
+    assert list(shard.state.classic) == [GROUP]
+    await asyncio.sleep(10.1)
+    assert list(shard.state.classic) == []
+    assert setup.memory.used == 0
+
+
+@in_virtual_time()
+async def test_a_timer_of_a_deleted_group_decides_nothing(setup: Setup) -> None:
+    shard = setup.coordinator._host.shard(0)
+    now = Now(setup.clock.wall_ms(), 1000)
+    for kind in (TimerKind.JOIN, TimerKind.SYNC, TimerKind.SESSION, TimerKind.PENDING):
+        (decision,) = shard.on_due(now, TimerKey(kind, "unknown", "m"))
+        assert list(decision.records) == []

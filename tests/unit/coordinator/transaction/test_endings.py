@@ -42,6 +42,7 @@ class _Shard:
             TransactionConfig(), SharedCount(), self.fences, Share(), forgotten_epochs_end=0
         )
         self.endings = Endings(0, 3, self.ids, self._note, self.fences)
+        self.ids.effects = (self.endings,)
 
     def _note(self, _: Endings, __: str, ending: Transaction) -> None:
         self.begun.append(ending)
@@ -62,14 +63,16 @@ class _Shard:
     def run(self, decision: Decision) -> None:
         """Commit the records of a decision and of its further decisions."""
         if self.failure is not None and decision.records:
-            self.endings.on_failed(NOW, decision)
+            for effect in decision.effects:
+                effect.failed(NOW, decision, self.failure)
             self.replies.append(self.failure)
             return
         for record in decision.records:
             self.ids.replay(record)
         self.replies.append(decision.reply)
-        for further in self.endings.on_committed(NOW, decision):
-            self.run(further)
+        for effect in decision.effects:
+            for further in effect.committed(NOW, decision):
+                self.run(further)
 
     def complete(self, ending: Transaction) -> None:
         self.replies.clear()
@@ -235,6 +238,6 @@ def test_a_step_of_a_client_that_fails_is_left_to_the_client() -> None:
     current = shard.hold(S.ONGOING, A)
     for state, reply in ((S.ONGOING, ErrorCode.NONE), (S.PREPARE_COMMIT, "a producer")):
         decision = shard.ids.step(NOW, "t", replace(current, state=state), reply)
-        shard.endings.on_failed(NOW, decision)
+        shard.endings.failed(NOW, decision, ErrorCode.NOT_ENOUGH_REPLICAS)
         assert shard.ids.find("t") == (current, True, False)
         assert shard.ids.deadlines.earliest == NOW.tick_ms + 50_000, "the timeout, no retry"

@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.classic.join_request import JoinRefusal
+from lakelog.coordinator.group.classic.member import JoinRefusal
 from lakelog.server.event_log.rate_limited import (
     LINES_MAX,
     WINDOW_S,

@@ -22,8 +22,15 @@ from enum import StrEnum
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account
-from lakelog.coordinator.group.classic.member import Member, Protocols, member_record, stored_member
-from lakelog.coordinator.group.limits import GROUP_BYTES
+from lakelog.coordinator.group.classic.member import (
+    Join,
+    Member,
+    Protocols,
+    member_record,
+    protocols_bytes,
+    stored_member,
+)
+from lakelog.coordinator.group.limits import GROUP_BYTES, Growth
 from lakelog.coordinator.group.records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from lakelog.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
 from lakelog.protocol.sync_group import SyncGroupResponse
@@ -58,6 +65,7 @@ class ClassicGroup:
         "generation",
         "group_id",
         "initial_delay_left_ms",
+        "is_unjoined",
         "leader_id",
         "member_added",
         "members",
@@ -93,6 +101,8 @@ class ClassicGroup:
         """The shard's account while the group is one of its live groups."""
         self.pending_joins: set[str] = set()
         """Member ids that have not joined yet (KIP-394); `PendingMembers` maintains them."""
+        self.is_unjoined = False
+        """Whether it only has pending members; `PendingMembers` maintains it."""
         self.pending_syncs: set[str] = set()
         """Members that have not sent SyncGroup in this generation."""
         self.member_added = False
@@ -131,7 +141,7 @@ class ClassicGroup:
 
         A static member stays in the group without joining (KIP-345), and cannot assign then.
         """
-        joined = [member for member in self.members.values() if member.join_reply is not None]
+        joined = [member for member in self.members.values() if member.join is not None]
         if not joined:
             return False
         if all(member.member_id != self.leader_id for member in joined):
@@ -238,19 +248,59 @@ class ClassicGroup:
     @property
     def waiting_to_join(self) -> int:
         """Number of members that wait for the response to JoinGroup."""
-        return sum(member.join_reply is not None for member in self.members.values())
+        return sum(member.join is not None for member in self.members.values())
 
     @property
     def all_joined(self) -> bool:
         """Whether all members wait for JoinGroup, and no member id is pending."""
         return not self.pending_joins and all(
-            member.join_reply is not None for member in self.members.values()
+            member.join is not None for member in self.members.values()
         )
 
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def lacks_room(self, member_id: str, members_max: int) -> str:
+        """Return why `group.max.size` does not allow a member; empty if it does.
+
+        During a rebalance the members that have joined again count, because others may be gone.
+        """
+        has_room = self.state is GroupState.EMPTY or len(self.members) < members_max
+        if not has_room:
+            member = self.members.get(member_id)
+            if self.state is not GroupState.PREPARING_REBALANCE:
+                has_room = member is not None
+            else:
+                has_joined = member is not None and member.join is not None
+                has_room = has_joined or self.waiting_to_join < members_max
+        if has_room:
+            return ""
+        return (
+            f"it has {len(self.members)} members, which is group.max.size; use another group "
+            "or raise that limit"
+        )
+
+    def growth(self, join: Join, *, is_new: bool) -> Growth:
+        """Return the growth of the group by a member that joins.
+
+        Args:
+            is_new: whether the group has not had a member yet.
+        """
+        # A static member that returns has a new id, but takes the place, and the memory, of its
+        # former one (KIP-345).
+        member_id = self.static_members.get(join.instance_id or "", join.member_id)
+        member = self.members.get(member_id)
+        more, before = join.protocols_bytes, 0
+        if member is not None:
+            more -= protocols_bytes(member.protocols)
+            before = member.subscription_bytes
+        elif self.account is None:
+            more += self.memory
+        return Growth(
+            self.group_id, is_new, self.subscription_bytes, before, join.subscription_bytes, more
+        )
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Return whether all members and a new member share at least one of these assignors."""

@@ -104,7 +104,8 @@ class PendingMembers:
         self._account = account
         self._group_count = group_count
         self._groups: dict[str, ClassicGroup] = {}
-        self._unjoined: set[str] = set()
+        self.unjoined_count = 0
+        """Number of groups that have only pending members."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -127,8 +128,9 @@ class PendingMembers:
         self._account.add(group.group_id, ID_GIVEN_OUT_BYTES + size)
         self._groups[member_id] = group
         group.pending_joins.add(member_id)
-        if group.generation == 0 and not group.members and group.group_id not in self._unjoined:
-            self._unjoined.add(group.group_id)
+        if group.generation == 0 and not group.members and not group.is_unjoined:
+            group.is_unjoined = True
+            self.unjoined_count += 1
             self._group_count.add(-1)
         key = TimerKey(TimerKind.PENDING, group.group_id, member_id)
         self._deadlines.set(key, deadline_ms)
@@ -148,24 +150,23 @@ class PendingMembers:
         assert self._size >= 0
         group.pending_joins.discard(member_id)
         if not group.pending_joins:
-            self.joined(group)
+            self._count(group)
         self._account.add(group.group_id, -ID_GIVEN_OUT_BYTES - size)
         self._deadlines.cancel(TimerKey(TimerKind.PENDING, group.group_id, member_id))
         return True
 
-    @property
-    def unjoined_count(self) -> int:
-        """Number of groups that have only pending members."""
-        return len(self._unjoined)
+    def joined(self, group: ClassicGroup, member_id: str) -> None:
+        """Note that the group has got a member with this id, which may have been pending."""
+        self.remove(group, member_id)
+        if group.is_unjoined:
+            self._count(group)
 
-    def is_unjoined(self, group: ClassicGroup) -> bool:
-        """Return whether the group has only pending members."""
-        return group.group_id in self._unjoined
-
-    def joined(self, group: ClassicGroup) -> None:
-        """Note that the group has its first member, or no pending member any more."""
-        if group.group_id in self._unjoined:
-            self._unjoined.discard(group.group_id)
+    def _count(self, group: ClassicGroup) -> None:
+        """Count a group that no longer has only pending members."""
+        if group.is_unjoined:
+            group.is_unjoined = False
+            self.unjoined_count -= 1
+            assert self.unjoined_count >= 0, "a group is counted once"
             self._group_count.add(1)
 
     def remove_all(self, group: ClassicGroup) -> None:

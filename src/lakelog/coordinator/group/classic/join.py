@@ -8,148 +8,53 @@ rebalance completes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
+from lakelog.coordinator.group.change_queue import ChangeQueue
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
-from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.classic.member import Member, protocols_bytes
+from lakelog.coordinator.group.classic.member import Join, Member
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
-from lakelog.coordinator.group.config import GroupConfig
-from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, ShardLimits, check_subscriptions
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.runtime.api import Random
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
-_NO_MEMORY = (
-    "the memory of the coordinators is exhausted; delete unused groups or raise "
-    "lakelog.coordinator.state.max.bytes"
-)
 _FENCED = "another process has joined with its group.instance.id; give each process its own"
 _NAME_IN_ID_MAX = 255
 """Characters of a client or instance id in a member id, so that it fits into a Kafka string."""
 
 
 class Joins:
-    """Decisions about JoinGroup requests.
+    """Decisions about JoinGroup requests for which their group has room (`admission.py`).
 
     Args:
-        again: decides a request a second time, after the group changed during a write.
+        changes: decides a request again, after the group changed during a write.
     """
 
     def __init__(
         self,
-        config: GroupConfig,
         groups: ClassicGroups,
         rebalancer: Rebalancer,
         pending: PendingMembers,
-        limits: ShardLimits,
         random: Random,
-        again: Callable[[Now, Join], Decision],
+        changes: ChangeQueue,
     ) -> None:
-        self._config = config
         self._groups = groups
         self._rebalancer = rebalancer
         self._pending = pending
-        self._limits = limits
         self._random = random
-        self._again = again
+        self.changes = changes
 
-    def join(self, now: Now, join: Join) -> Decision:
-        """Decide one request; its group may not exist yet.
+    def join_new(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
+        """Decide a request without a member id.
 
-        Raises nothing: the request gets UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED,
-        INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID or MEMBER_ID_REQUIRED (KIP-394).
+        A dynamic member gets an id with MEMBER_ID_REQUIRED first (KIP-394).
         """
-        group = self._groups.get(join.group_id)
-        # A group without members is forgotten with all its member ids, so a client that has one has
-        # to join as a new member.
-        if group is None and join.member_id:
-            return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
-        is_new = group is None or self._pending.is_unjoined(group)
-        # `_decide` adds a new group to the shard only if it gets a member or a pending id.
-        group = ClassicGroup(join.group_id) if group is None else group
-        decision = self._decide(now, group, join, is_new=is_new)
-        if not group.members:
-            self._groups.forget_if_unused(group)
-        return decision
-
-    def _decide(self, now: Now, group: ClassicGroup, join: Join, *, is_new: bool) -> Decision:
-        reason = self._lacks_room(group, join, is_new=is_new)
-        if reason:
-            # The rebalance waits for pending members, and this one will not join any more.
-            waited_for = self._pending.remove(group, join.member_id)
-            refused = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=reason)
-            return self._rebalancer.pending_left(now, group) if waited_for else refused
-        if not group.supports(join.protocol_type, join.protocols):
-            names = ", ".join(name for name, _ in join.protocols)
-            return join.refuse(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                join.member_id,
-                f"not all members support one of its assignors ({names}) of type "
-                f"{join.protocol_type!r}; give all members of the group one assignor in common "
-                "(partition.assignment.strategy)",
-            )
-        if join.member_id:
-            return self._join_known(now, group, join)
-        return self._join_new(now, group, join)
-
-    def _lacks_room(self, group: ClassicGroup, join: Join, *, is_new: bool) -> str:
-        """Return why the group has no room for the member; empty if it has.
-
-        The limits of all groups come last: they begin evictions.
-        """
-        if not self._has_room(group, join.member_id):
-            return (
-                f"it has {len(group.members)} members, which is group.max.size; use another group "
-                "or raise that limit"
-            )
-        # A static member that returns has a new id, but takes the place, and the memory, of its
-        # former one (KIP-345).
-        member_id = group.static_members.get(join.instance_id or "", join.member_id)
-        member = group.members.get(member_id)
-        try:
-            check_subscriptions(
-                group.subscription_bytes,
-                0 if member is None else member.subscription_bytes,
-                join.subscription_bytes,
-                self._config.subscriptions_bytes_max,
-            )
-        except KafkaError as error:
-            return error.message
-        more = join.protocols_bytes
-        if member is not None:
-            more -= protocols_bytes(member.protocols)
-        elif group.account is None:
-            more += group.memory
-        if is_new and not self._limits.has_room_for_group(join.group_id):
-            return TOO_MANY_GROUPS
-        if not self._limits.has_memory(join.group_id, more):
-            return _NO_MEMORY
-        return ""
-
-    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Return whether `group.max.size` allows the member.
-
-        During a rebalance the members that have joined again count, because others may be gone.
-        """
-        room = self._config.members_max
-        if group.state is GroupState.EMPTY or len(group.members) < room:
-            return True
-        member = group.members.get(member_id)
-        if group.state is not GroupState.PREPARING_REBALANCE:
-            return member is not None
-        return (member is not None and member.join_reply is not None) or (
-            group.waiting_to_join < room
-        )
-
-    def _join_new(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
         current = None
         if join.instance_id is not None:
             current = group.static_members.get(join.instance_id)
@@ -171,21 +76,25 @@ class Joins:
         # Pending ids are bounded over all groups: a client that never joins costs nothing but one
         # of them. The oldest makes room.
         loser = self._pending.add(group, member_id, now.tick_ms + join.session_timeout_ms)
-        join.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        reply = join.refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         if loser is None:
-            return Result()
+            return Result(reply=reply)
         decision = self._rebalancer.pending_left(now, loser)
         self._groups.forget_if_unused(loser)
-        return decision
+        return replace(decision, reply=reply)
 
-    def _join_known(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
-        if join.instance_id is None and self._pending.remove(group, join.member_id):
+    def join_known(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
+        """Decide a request of a member, or with a pending member id.
+
+        The reply is UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID for any other member id.
+        """
+        if join.instance_id is None and join.member_id in group.pending_joins:
             return self._add(now, group, join)
         try:
             member = group.validate(join.member_id, join.instance_id)
         except KafkaError as error:
             reason = _FENCED if error.code is ErrorCode.FENCED_INSTANCE_ID else ""
-            return join.refuse(error.code, join.member_id, reason)
+            return Result(reply=join.refusal(error.code, join.member_id, reason))
         changed = member.protocols != join.protocols
         # A member whose response was lost joins again: it gets the same generation. But a leader
         # that joins again in a stable group wants a rebalance, for example after new topics.
@@ -193,8 +102,7 @@ class Joins:
             group.state is GroupState.STABLE and group.leader_id != member.member_id
         )
         if settled and not changed:
-            join.reply(group.join_response(member.member_id))
-            return Result()
+            return Result(reply=group.join_response(member.member_id))
         self._update(group, member, join)
         return self._rebalancer.prepare_or_complete(now, group)
 
@@ -210,7 +118,7 @@ class Joins:
             session_timeout_ms=join.session_timeout_ms,
             protocols=join.protocols,
             is_new=True,
-            join_reply=join.reply,
+            join=join,
         )
         if not group.members:
             group.protocol_type = join.protocol_type
@@ -218,12 +126,11 @@ class Joins:
         group.add(member)
         if group.account is None:
             self._groups[group.group_id] = group
-        elif len(group.members) == 1 and group.pending_joins:
-            self._pending.joined(group)
+        self._pending.joined(group, join.member_id)
         return self._rebalancer.add_new(now, group, member)
 
     def _update(self, group: ClassicGroup, member: Member, join: Join) -> None:
-        """Park the reply of a member, and update its subscription.
+        """Park the request in its member, and update the subscription.
 
         An older parked request of the member gets REBALANCE_IN_PROGRESS.
         """
@@ -233,8 +140,7 @@ class Joins:
             )
         )
         self._update_settings(group, member, join)
-        assert member.join_reply is None, "a parked reply would be lost"
-        member.join_reply = join.reply
+        member.park_join(join)
 
     def _update_settings(self, group: ClassicGroup, member: Member, join: Join) -> None:
         """Replace the member's assignors and timeouts by the request's."""
@@ -251,8 +157,8 @@ class Joins:
             selected = group.selected_protocol({old.member_id: join.protocols})
             if selected == group.protocol:
                 return self._take_over_quietly(group, join, old, member_id)
-        member = self._replace(now, group, join, old, member_id)
-        member.join_reply = join.reply
+        member = self.replace_member(now, group, join, old, member_id)
+        member.park_join(join)
         return self._rebalancer.prepare_or_complete(now, group)
 
     def _take_over_quietly(
@@ -263,7 +169,6 @@ class Joins:
         The new id must be durable before a client sees it. Otherwise a coordinator that loads the
         group later would fence the member.
         """
-        generation = group.generation
         heir = replace(old, member_id=member_id, protocols=join.protocols)
         # The leader keeps its role under the new id. Otherwise the group would have a leader that
         # does not exist, and no member would compute the next assignment.
@@ -272,28 +177,44 @@ class Joins:
         assignments = {member.member_id: member.assignment for member in members}
         record = group.record_of(members, member_id if leads else group.leader_id, assignments)
 
-        def committed(now: Now) -> Decision | None:
-            # The group may have changed while the record was written; the request then starts over.
-            in_place = group.members.get(old.member_id) is old
-            if not in_place or (group.state, group.generation) != (GroupState.STABLE, generation):
-                return self._again(now, join)
-            leader_before = group.leader_id or ""
-            self._replace(now, group, join, old, member_id)
-            join.reply(_unchanged_response(group, join, member_id, leader_before))
-            return None
+        take_over = _TakeOver(self, group, join, old, member_id, group.generation)
+        return Result([record], effects=(take_over,))
 
-        def failed(now: Now, code: ErrorCode) -> Decision | None:
-            return join.refuse(code)
-
-        return Result([record], committed, failed)
-
-    def _replace(
+    def replace_member(
         self, now: Now, group: ClassicGroup, join: Join, old: Member, member_id: str
     ) -> Member:
+        """Give a static member the id and the settings of its next process."""
         member = group.replace_static(old, member_id, join.client_id, join.client_host)
         self._rebalancer.move_session(now, group, old, member)
         self._update_settings(group, member, join)
         return member
+
+
+@dataclass(slots=True, eq=False)
+class _TakeOver(Effect):
+    """Replaces a static member once its new id is durable, within the same generation."""
+
+    joins: Joins
+    group: ClassicGroup
+    join: Join
+    old: Member
+    member_id: str
+    generation: int
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        group, old = self.group, self.old
+        # The group may have changed while the record was written; the request then starts over.
+        in_place = group.members.get(old.member_id) is old
+        state = (group.state, group.generation)
+        if not in_place or state != (GroupState.STABLE, self.generation):
+            return (self.joins.changes.decide_again(now, self.join),)
+        leader_before = group.leader_id or ""
+        self.joins.replace_member(now, group, self.join, old, self.member_id)
+        reply = _unchanged_response(group, self.join, self.member_id, leader_before)
+        return (Result(reply=reply, request=self.join),)
+
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+        return (Result(reply=self.join.refusal(code), request=self.join),)
 
 
 def _unchanged_response(

@@ -8,14 +8,18 @@ once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, Self
+
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import PendingMembers
-from lakelog.coordinator.group.classic.member import Member, SyncReply
+from lakelog.coordinator.group.classic.member import Member
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.limits import ShardLimits
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -77,6 +81,36 @@ def leave_response(responses: list[MemberResponse], version: int) -> LeaveGroupR
     return LeaveGroupResponse(members=responses)
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class Sync(GroupRequest):
+    """One SyncGroup request without references into the receive buffer."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: dict[str, bytes]
+    """By member id, from the leader; the decision takes them out of the request."""
+
+    @classmethod
+    def of(cls, request: SyncGroupRequest, future: Any) -> Self:
+        """Return a copy of the request; `future` gets its response."""
+        return cls(
+            future=future,
+            key=request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments={row.member_id: bytes(row.assignment) for row in request.assignments},
+        )
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(SyncGroupResponse(error_code=code))
+
+
 class Syncs:
     """Decisions about SyncGroup and Heartbeat requests."""
 
@@ -84,10 +118,8 @@ class Syncs:
         self._rebalancer = rebalancer
         self._limits = limits
 
-    def sync(
-        self, now: Now, group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply
-    ) -> Decision:
-        """Decide SyncGroup.
+    def sync(self, now: Now, group: ClassicGroup, request: Sync) -> Decision:
+        """Decide SyncGroup; the request waits in its member until the assignment is committed.
 
         Raises `KafkaError` with UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
         INCONSISTENT_GROUP_PROTOCOL or REBALANCE_IN_PROGRESS.
@@ -98,49 +130,30 @@ class Syncs:
         self._rebalancer.synced(group, member)
         if group.state is GroupState.STABLE:
             self._rebalancer.renew_session(now, group, member)
-            reply(group.sync_response(member))
-            return Result()
+            return Result(reply=group.sync_response(member))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-        assert member.sync_reply is None, "a parked reply would be lost"
-        member.sync_reply = reply
+        member.park_sync(request)
+        sent, request.assignments = request.assignments, {}
         # A leader that repeats its request while the record is being written must not write a
         # second assignment of the same generation.
         if group.leader_id != member.member_id or group.assignment_generation == group.generation:
             return Result()
-        return self._write_assignment(now, group, request)
+        return self._write_assignment(now, group, sent)
 
-    def _write_assignment(
-        self, now: Now, group: ClassicGroup, request: SyncGroupRequest
-    ) -> Decision:
-        generation = group.assignment_generation = group.generation
+    def _write_assignment(self, now: Now, group: ClassicGroup, sent: dict[str, bytes]) -> Decision:
+        group.assignment_generation = group.generation
         assignments = {
-            assignment.member_id: bytes(assignment.assignment)
-            for assignment in request.assignments
-            if assignment.member_id in group.members
+            member_id: assignment
+            for member_id, assignment in sent.items()
+            if member_id in group.members
         }
         more = sum(map(len, assignments.values()))
         more -= sum(len(member.assignment) for member in group.members.values())
         if not self._limits.has_memory(group.group_id, more):
             return self._refuse_assignment(now, group)
 
-        # A member may have left or expired while the record was written: the generation that it
-        # belongs to is over then.
-        def awaited() -> bool:
-            return group.state is GroupState.COMPLETING_REBALANCE and group.generation == generation
-
-        def committed(now: Now) -> Decision | None:
-            if awaited():
-                self._rebalancer.give_assignments(now, group, assignments)
-            return None
-
-        def failed(now: Now, code: ErrorCode) -> Decision | None:
-            if not awaited():
-                return None
-            group.assignment_generation = -1
-            self._rebalancer.reset_assignments(now, group, code)
-            return self._rebalancer.prepare(now, group)
-
-        return Result([group.record(assignments)], committed, failed)
+        effect = _Assign(self._rebalancer, group, group.generation, assignments)
+        return Result([group.record(assignments)], effects=(effect,))
 
     def _refuse_assignment(self, now: Now, group: ClassicGroup) -> Decision:
         """Abandon the generation because its assignment needs more memory than there is.
@@ -165,9 +178,36 @@ class Syncs:
         return ErrorCode.NONE
 
 
-def _validate(group: ClassicGroup, request: SyncGroupRequest) -> Member:
-    member = group.validate(request.member_id, request.group_instance_id)
-    if request.generation_id != group.generation:
+@dataclass(slots=True, eq=False)
+class _Assign(Effect):
+    """Gives the members of a generation their assignments once they are committed."""
+
+    rebalancer: Rebalancer
+    group: ClassicGroup
+    generation: int
+    assignments: dict[str, bytes]
+
+    def _is_over(self) -> bool:
+        """Return whether a member has left or expired while the record was written."""
+        state = (self.group.state, self.group.generation)
+        return state != (GroupState.COMPLETING_REBALANCE, self.generation)
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        if not self._is_over():
+            self.rebalancer.give_assignments(now, self.group, self.assignments)
+        return ()
+
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+        if self._is_over():
+            return ()
+        self.group.assignment_generation = -1
+        self.rebalancer.reset_assignments(now, self.group, code)
+        return (self.rebalancer.prepare(now, self.group),)
+
+
+def _validate(group: ClassicGroup, request: Sync) -> Member:
+    member = group.validate(request.member_id, request.instance_id)
+    if request.generation != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     for sent, ours in (
         (request.protocol_type, group.protocol_type),

@@ -125,7 +125,7 @@ class Rebalancer:
         # Static members stay until their session ends, so that a restart of a process causes no
         # rebalance (KIP-345).
         for member in list(group.members.values()):
-            if member.join_reply is None and member.instance_id is None:
+            if member.join is None and member.instance_id is None:
                 self._expire(group, member)
         if group.members and not group.elect_leader():
             # All members are static and absent, so no member could assign.

@@ -8,14 +8,12 @@ coordinator assigns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
-from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.classic.member import SyncReply
-from lakelog.coordinator.group.classic.member_requests import leave_response
+from lakelog.coordinator.group.classic.member import Join
+from lakelog.coordinator.group.classic.member_requests import Sync
 from lakelog.coordinator.group.config import MigrationPolicy
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
@@ -27,12 +25,12 @@ from lakelog.coordinator.group.consumer.reconcile import Owned
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.timers import TimerKind
 from lakelog.coordinator.group.topics import Topics
-from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.join_group import JoinGroupResponse
-from lakelog.protocol.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
-from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from lakelog.protocol.leave_group import MemberIdentity, MemberResponse
+from lakelog.protocol.sync_group import SyncGroupResponse
 from lakelog.runtime.api import Random
 from lakelog.wire.errors import WireError
 
@@ -66,14 +64,14 @@ class ClassicMembers:
             return self._join(now, group, join)
         except KafkaError as error:
             member_id = "" if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else join.member_id
-            return join.refuse(error.code, member_id, error.message)
+            return Result(reply=join.refusal(error.code, member_id, error.message))
 
     def _join(self, now: Now, group: ConsumerGroup, join: Join) -> Decision:
         self._check_join(group, join)
         member_id = join.member_id or self._new_member_id()
         is_nameless = not join.member_id and join.instance_id is None
         if is_nameless and join.version >= _MEMBER_ID_REQUIRED_SINCE:
-            return join.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+            return Result(reply=join.refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         subscription = _subscription(join)
         draft = Draft(group)
         replaced = group.static_member(join.instance_id)
@@ -90,14 +88,8 @@ class ClassicMembers:
         member = rebalancer.reconcile(draft, new, owned, changed=changed)
         self._groups.check_memory(draft)
 
-        def committed(now: Now) -> None:
-            ids = (join.group_id, member.member_id)
-            self._groups.cancel_timer(TimerKind.REJOIN, *ids)
-            self._groups.set_timer(now, TimerKind.SESSION, *ids, join.session_timeout_ms)
-            self._groups.set_timer(now, TimerKind.RESYNC, *ids, join.rebalance_timeout_ms)
-            join.reply(_join_response(member))
-
-        return self._groups.finish(draft, committed, join.refuse_member)
+        joined = _Joined(self._groups, join, member.member_id)
+        return self._groups.finish(draft, _join_response(member), joined)
 
     def _check_join(self, group: ConsumerGroup, join: Join) -> None:
         if self._groups.config.migration is MigrationPolicy.DISABLED:
@@ -140,13 +132,8 @@ class ClassicMembers:
         rebalances = draft.group.assignment_epoch < draft.group.epoch
         if not rebalances:
             new = self._groups.rebalancer.reconcile(draft, new, owned, changed=changed)
-
-        def committed(_: Now) -> None:
-            join.reply(_join_response(new))
-
-        return self._groups.downgrade(
-            now, draft, (), committed, join.refuse_member, rebalances=rebalances
-        )
+        reply = _join_response(new)
+        return self._groups.downgrade(now, draft, (), reply, rebalances=rebalances)
 
     def _owned(self, subscription: ConsumerProtocolSubscription) -> Owned:
         owned: dict[bytes, set[int]] = {}
@@ -161,16 +148,14 @@ class ClassicMembers:
 
     # SyncGroup and Heartbeat
 
-    def sync(
-        self, now: Now, group: ConsumerGroup, request: SyncGroupRequest, reply: SyncReply
-    ) -> Decision:
+    def sync(self, now: Now, group: ConsumerGroup, request: Sync) -> Decision:
         """Decide SyncGroup.
 
         Raises `KafkaError` with UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
         INCONSISTENT_GROUP_PROTOCOL or REBALANCE_IN_PROGRESS.
         """
-        member, classic = _classic_member(group, request.member_id, request.group_instance_id)
-        _check_generation(member, request.generation_id)
+        member, classic = _classic_member(group, request.member_id, request.instance_id)
+        _check_generation(member, request.generation)
         for sent, ours in (
             (request.protocol_type, CONSUMER),
             (request.protocol_name, classic.protocol),
@@ -184,16 +169,12 @@ class ClassicMembers:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._groups.cancel_timer(TimerKind.RESYNC, *ids)
         self._groups.set_timer(now, TimerKind.SESSION, *ids, classic.session_timeout_ms)
-        reply(
-            SyncGroupResponse(
-                protocol_type=request.protocol_type,
-                protocol_name=request.protocol_name,
-                assignment=encode_assignment(
-                    classic.protocols[0][1], member.assigned, self._topics
-                ),
-            )
+        response = SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=encode_assignment(classic.protocols[0][1], member.assigned, self._topics),
         )
-        return Result()
+        return Result(reply=response)
 
     def heartbeat(self, now: Now, group: ConsumerGroup, request: HeartbeatRequest) -> ErrorCode:
         """Renew the session; return REBALANCE_IN_PROGRESS if the member has a step to take."""
@@ -217,26 +198,32 @@ class ClassicMembers:
 
     # LeaveGroup
 
-    def leave(
-        self,
-        now: Now,
-        group: ConsumerGroup,
-        members: list[MemberIdentity],
-        version: int,
-        reply: Callable[[LeaveGroupResponse], None],
-        refuse: Callable[[ErrorCode], None],
-    ) -> Decision:
-        """Decide LeaveGroup; an administrator uses it to remove members of either protocol."""
+    def leave(self, now: Now, group: ConsumerGroup, members: list[MemberIdentity]) -> Decision:
+        """Decide LeaveGroup; the reply is a response for each member.
+
+        An administrator uses it to remove members of either protocol.
+        """
         leaving: list[str] = []
         responses = [_leave_one(group, identity, leaving) for identity in members]
-
-        def committed(_: Now) -> None:
-            reply(leave_response(responses, version))
-
         if leaving:
-            return self._groups.fence(now, group, leaving, committed, refuse)
-        committed(now)
-        return Result()
+            return self._groups.fence(now, group, leaving, responses)
+        return Result(reply=responses)
+
+
+@dataclass(slots=True, eq=False)
+class _Joined(Effect):
+    """Sets the timers of a classic member that has joined."""
+
+    groups: ConsumerGroups
+    join: Join
+    member_id: str
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        ids = (self.join.key, self.member_id)
+        self.groups.cancel_timer(TimerKind.REJOIN, *ids)
+        self.groups.set_timer(now, TimerKind.SESSION, *ids, self.join.session_timeout_ms)
+        self.groups.set_timer(now, TimerKind.RESYNC, *ids, self.join.rebalance_timeout_ms)
+        return ()
 
 
 def _leave_one(

@@ -1,13 +1,14 @@
 """The consumer groups of a shard: their changes and timers.
 
 Every change passes `finish`, or `fence`, which may downgrade the group. The records of a change are
-written as one batch; replies and timers follow when they are committed.
+written as one batch; replies and timers follow when they are committed (`Effect`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account
@@ -43,13 +44,10 @@ from lakelog.coordinator.group.records import (
 )
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics
-from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shard import LATER, Effect, Now, Result
 from lakelog.coordinator.shared_count import ShardCount
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
-
-Committed = Callable[[Now], None]
-Failed = Callable[[ErrorCode], None]
 
 _RETRY_MS = 500
 _MEMBER_TIMERS = (TimerKind.SESSION, TimerKind.REVOKE, TimerKind.REJOIN, TimerKind.RESYNC)
@@ -168,7 +166,7 @@ class ConsumerGroups:
         if group is not None or not creates:
             return Draft(self.get(group_id))
         classic = self._classic.get(group_id)
-        is_new = classic is None or self._pending.is_unjoined(classic)
+        is_new = classic is None or classic.is_unjoined
         if is_new and not self._room.has_room_for_group(group_id):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, TOO_MANY_GROUPS)
         if classic is None:
@@ -223,23 +221,12 @@ class ConsumerGroups:
         if not self._room.has_memory(draft.group_id, more):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMORY)
 
-    def finish(self, draft: Draft, committed: Committed, failed: Failed) -> Decision:
-        """Return the decision that writes the draft and then calls `committed` or `failed`."""
-
-        def on_commit(now: Now) -> None:
-            if draft.retires is not None:
-                self._retire(now, draft.retires)
-            committed(now)
-
-        def on_failure(_: Now, code: ErrorCode) -> None:
-            # `subscribe` has cleared this, and the records with the new topics were not written.
-            draft.live.refresh_due = True
-            failed(code)
-
-        decision: Decision = Result(draft.records, on_commit, on_failure)
+    def finish(self, draft: Draft, reply: Any, *effects: Effect) -> Decision:
+        """Return the decision that writes the draft, then replies and runs the effects."""
+        decision: Decision = Result(draft.records, reply, (_Finish(self, draft), *effects))
         return self._changes.change(draft.group_id, decision)
 
-    def _retire(self, now: Now, classic: ClassicGroup) -> None:
+    def retire(self, now: Now, classic: ClassicGroup) -> None:
         """Remove a classic group that has become a consumer group.
 
         Its parked requests get REBALANCE_IN_PROGRESS, so that the members join again.
@@ -266,21 +253,16 @@ class ConsumerGroups:
         now: Now,
         group: ConsumerGroup,
         leaving: Collection[str],
-        committed: Committed,
-        failed: Failed,
+        reply: Any,
+        *effects: Effect,
     ) -> Decision:
         """Remove members; downgrade the group if no member of the consumer protocol is left."""
         staying = [member for member in group.members.values() if member.member_id not in leaving]
         if staying and self.may_downgrade(staying):
-            return self.downgrade(now, Draft(group), leaving, committed, failed, rebalances=True)
+            return self.downgrade(now, Draft(group), leaving, reply, *effects, rebalances=True)
         draft = Draft(group)
         self.rebalancer.remove(draft, leaving)
-
-        def on_commit(now: Now) -> None:
-            self.disarm(group.group_id, leaving)
-            committed(now)
-
-        return self.finish(draft, on_commit, failed)
+        return self.finish(draft, reply, _Disarm(self, group.group_id, leaving), *effects)
 
     def may_downgrade(self, staying: Collection[ConsumerMember]) -> bool:
         """Return whether a group of these members may become a classic group."""
@@ -295,9 +277,8 @@ class ConsumerGroups:
         now: Now,
         draft: Draft,
         leaving: Collection[str],
-        committed: Committed,
-        failed: Failed,
-        *,
+        reply: Any,
+        *effects: Effect,
         rebalances: bool,
     ) -> Decision:
         """Replace the group by a classic group, without the members that leave (KIP-848).
@@ -310,19 +291,19 @@ class ConsumerGroups:
         classic = downgraded(draft.group, leaving, self._topics, now.wall_ms)
         draft.delete_group()
 
-        def on_commit(now: Now) -> Decision | None:
-            self.disarm(group_id, members)
-            self._classic[group_id] = classic
-            for member in classic.members.values():
-                self._classic_rebalancer.renew_session(now, classic, member)
-            committed(now)
-            return self._classic_rebalancer.prepare(now, classic) if rebalances else None
-
-        def on_failure(_: Now, code: ErrorCode) -> None:
-            failed(code)
-
         records = [*draft.records, classic_record(classic)]
-        return self._changes.change(group_id, Result(records, on_commit, on_failure))
+        install = _Install(self, classic, members, rebalances)
+        return self._changes.change(group_id, Result(records, reply, (install, *effects)))
+
+    def install(
+        self, now: Now, classic: ClassicGroup, before: Collection[str], *, rebalances: bool
+    ) -> list[Decision]:
+        """Serve a classic group that has replaced a consumer group with the members `before`."""
+        self.disarm(classic.group_id, before)
+        self._classic[classic.group_id] = classic
+        for member in classic.members.values():
+            self._classic_rebalancer.renew_session(now, classic, member)
+        return [self._classic_rebalancer.prepare(now, classic)] if rebalances else []
 
     # Timers
 
@@ -380,18 +361,68 @@ class ConsumerGroups:
         if key.kind in (TimerKind.REJOIN, TimerKind.RESYNC) and member.classic is None:
             return Result()
 
-        def expired(_: Now) -> None:
-            self._counts.members_expired += 1
+        return self.fence(now, group, [key.member_id], LATER, _Expire(self, key))
 
-        decision = self.fence(now, group, [key.member_id], expired, _nothing)
-
-        def failed(now: Now, code: ErrorCode) -> Decision | None:
-            """Retry soon: the member is still in the group."""
-            self.set_timer(now, key.kind, key.group_id, key.member_id, _RETRY_MS)
-            return decision.failed(now, code) if decision.failed is not None else None
-
-        return replace(decision, failed=failed)
+    def expired(self) -> None:
+        """Count a member that was removed because it timed out."""
+        self._counts.members_expired += 1
 
 
-def _nothing(_: object) -> None:
-    pass
+@dataclass(slots=True, eq=False)
+class _Finish(Effect):
+    """Completes the change of a group whose draft was written."""
+
+    groups: ConsumerGroups
+    draft: Draft
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        if self.draft.retires is not None:
+            self.groups.retire(now, self.draft.retires)
+        return ()
+
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+        # `subscribe` has cleared this, and the records with the new topics were not written.
+        self.draft.live.refresh_due = True
+        return ()
+
+
+@dataclass(slots=True, eq=False)
+class _Disarm(Effect):
+    """Cancels the timers of members that have left."""
+
+    groups: ConsumerGroups
+    group_id: str
+    member_ids: Collection[str]
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        self.groups.disarm(self.group_id, self.member_ids)
+        return ()
+
+
+@dataclass(slots=True, eq=False)
+class _Install(Effect):
+    """Serves the classic group that has replaced a consumer group."""
+
+    groups: ConsumerGroups
+    classic: ClassicGroup
+    before: Collection[str]
+    rebalances: bool
+
+    def committed(self, now: Now, result: Decision) -> list[Decision]:
+        return self.groups.install(now, self.classic, self.before, rebalances=self.rebalances)
+
+
+@dataclass(slots=True, eq=False)
+class _Expire(Effect):
+    """Counts a member that has expired, or retries soon: it is still in the group."""
+
+    groups: ConsumerGroups
+    timer: TimerKey
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        self.groups.expired()
+        return ()
+
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+        self.groups.set_timer(now, *self.timer, _RETRY_MS)
+        return ()

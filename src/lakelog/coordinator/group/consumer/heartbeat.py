@@ -7,11 +7,13 @@ the messages of Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
+from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
@@ -24,7 +26,7 @@ from lakelog.coordinator.group.consumer.member import (
 )
 from lakelog.coordinator.group.consumer.reconcile import Owned
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.shard import Now
+from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -38,16 +40,31 @@ _BLANK = "".join(map(chr, range(ord(" ") + 1)))
 """Characters that Java's `String.trim` removes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeat:
+@dataclass(slots=True, kw_only=True, eq=False)
+class ConsumerHeartbeat(GroupRequest):
     """One request, with what its connection knows of the client."""
 
     request: ConsumerGroupHeartbeatRequest
-    version: int
     client_id: str
     client_host: str
-    reply: Callable[[ConsumerGroupHeartbeatResponse], None]
-    refuse: Callable[[ErrorCode], None]
+
+    is_exclusive: ClassVar[bool] = True
+
+    def decide_in(self, shard: Any, now: Now) -> Decision:
+        """Return the decision; errors are replies with a message for the user."""
+        heartbeats: ConsumerHeartbeats = shard.heartbeats
+        try:
+            return heartbeats.heartbeat(now, self)
+        except KafkaError as error:
+            return Result(reply=refusal(error))
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(ConsumerGroupHeartbeatResponse(error_code=code))
+
+
+def refusal(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    """Return the response to a rejected request."""
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def check_request(
@@ -133,14 +150,10 @@ class ConsumerHeartbeats:
             self._groups.check_memory(draft)
         response = self._response(request, old, member)
 
-        # Only now: a member that got an assignment before it is durable could read partitions that
-        # a restarted coordinator assigns to another member.
-        def committed(now: Now) -> None:
-            progressed = (member.state, member.pending) != (old.state, old.pending)
-            self._groups.arm(now, request.group_id, member, progressed=progressed)
-            beat.reply(response)
-
-        return self._groups.finish(draft, committed, beat.refuse)
+        # The reply comes after the commit: a member that got an assignment before it is durable
+        # could read partitions that a restarted coordinator assigns to another member.
+        progressed = (member.state, member.pending) != (old.state, old.pending)
+        return self._groups.finish(draft, response, _Arm(self._groups, draft, member, progressed))
 
     def _response(
         self, request: ConsumerGroupHeartbeatRequest, old: ConsumerMember, new: ConsumerMember
@@ -215,10 +228,6 @@ class ConsumerHeartbeats:
         response = ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
-
-        def committed(_: Now) -> None:
-            beat.reply(response)
-
         if request.instance_id is None:
             if request.member_id not in group.members:
                 raise unknown_member(group, request.member_id)
@@ -227,8 +236,23 @@ class ConsumerHeartbeats:
             if request.member_epoch == LEAVE_STATIC_EPOCH:
                 draft = Draft(group)
                 draft.put_assignment(member.away())
-                return self._groups.finish(draft, committed, beat.refuse)
-        return self._groups.fence(now, group, [request.member_id], committed, beat.refuse)
+                return self._groups.finish(draft, response)
+        return self._groups.fence(now, group, [request.member_id], response)
+
+
+@dataclass(slots=True, eq=False)
+class _Arm(Effect):
+    """Sets the timers of a member that has sent a heartbeat."""
+
+    groups: ConsumerGroups
+    draft: Draft
+    member: ConsumerMember
+    progressed: bool
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        group_id = self.draft.group_id
+        self.groups.arm(now, group_id, self.member, progressed=self.progressed)
+        return ()
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> KafkaError:

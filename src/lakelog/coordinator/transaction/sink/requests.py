@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.replies import answered, settle
+from lakelog.coordinator.requests import answered, settle
 from lakelog.coordinator.shard import Now, Reply, Result
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.ids import Decision

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
 from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
@@ -404,16 +403,28 @@ class Sinks:
                     steps[name] = step
         if not steps:
             return Result(reply=reply)
-        left = partial(self._abort_later, sink_id, batch)
-        return self._ids.steps(now, steps, reply, left)
+        return self._ids.steps(now, steps, reply, _AbortOthers(self, sink_id, batch))
 
-    def _abort_later(self, sink_id: str, batch: int | None, now: Now) -> None:
+    def abort_later(self, sink_id: str, batch: int | None, now: Now) -> None:
         """Have the timers abort the children that were not part of a decision."""
         for name, _ in self.children(sink_id):
             child = child_id(name)
             assert child is not None
             if self._is_open(name) and (batch is None or child.batch <= batch):
                 self._ids.try_again(now, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _AbortOthers(Effect):
+    """Aborts the children of a sink that were not part of a decision; see `Sinks.abort_later`."""
+
+    sinks: Sinks
+    sink_id: str
+    batch: int | None
+
+    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+        self.sinks.abort_later(self.sink_id, self.batch, now)
+        return ()
 
 
 def _batch_bytes(steps: Steps) -> int:

@@ -34,18 +34,21 @@ def _member(name: str, *protocols: str, instance_id: str | None = None) -> Membe
     return Member(name, instance_id, "", "", 1, 1, tuple((each, b"") for each in protocols))
 
 
-def _answered(_: JoinGroupResponse) -> None:
-    pass
+class _Parked:
+    """A JoinGroup that waits."""
+
+    def answer(self, reply: JoinGroupResponse) -> None:
+        raise AssertionError("the rebalance does not complete")
 
 
 def test_a_leader_that_has_not_joined_is_replaced() -> None:
     leader, other = _member("a", "range"), _member("b", "range")
     group = _group(leader, other)
     assert not group.elect_leader()
-    other.join_reply = _answered
+    other.park_join(_Parked())
     assert group.elect_leader()
     assert group.leader_id == "b"
-    leader.join_reply = _answered
+    leader.park_join(_Parked())
     assert group.elect_leader()
     assert group.leader_id == "b"
 

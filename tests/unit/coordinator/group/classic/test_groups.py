@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 
 import pytest
 
@@ -10,15 +11,11 @@ from lakelog.base.errors import ErrorCode
 from lakelog.base.memory_budget import Account, Share
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.groups import PENDING_BYTES_MAX, PENDING_MAX, ClassicGroups
-from lakelog.coordinator.group.classic.join_request import Join
 from lakelog.coordinator.group.classic.member import Member
+from lakelog.coordinator.group.member_requests import JoinGroup
 from lakelog.coordinator.group.records import GroupMetadataValue
 from lakelog.coordinator.shared_count import ShardCount, SharedCount
-from lakelog.protocol.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
+from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
 class Groups:
@@ -144,7 +141,7 @@ async def test_a_flood_of_long_names_is_bounded_by_its_bytes(setup: Setup) -> No
     now = setup.coordinator._host.now()
     for i in range(100):
         request.group_id = f"{i:032000}"
-        shard.join(now, Join.of(request, 9, "c" * 32_000, "/127.0.0.1", lambda response: None))
+        JoinGroup.of(request, 9, "c" * 32_000, "/127.0.0.1", Future()).decide(shard, now)
     kept = list(shard.state.classic.values())
     assert 0 < sum(len(group.pending_joins) for group in kept) == len(kept)
     assert len(kept) * 32_000 <= PENDING_BYTES_MAX
@@ -161,15 +158,12 @@ async def test_a_flood_of_first_joins_costs_nothing(setup: Setup) -> None:
     codes = set()
     request = JoinGroupRequest(session_timeout_ms=10_000, protocol_type="consumer")
     request.protocols = [JoinGroupRequestProtocol(name="range")]
-
-    def reply(response: JoinGroupResponse) -> None:
-        codes.add(response.error_code)
-
     now = setup.coordinator._host.now()
     for i in range(6 * PENDING_MAX):
         request.group_id = f"flood-{i}" if i % 2 else "flood"
-        decision = shard.join(now, Join.of(request, 9, "client", "/127.0.0.1", reply))
+        decision = JoinGroup.of(request, 9, "client", "/127.0.0.1", Future()).decide(shard, now)
         assert not decision.records
+        codes.add(decision.reply.error_code)
     assert codes == {ErrorCode.MEMBER_ID_REQUIRED}
     assert len(shard.state.pending) == PENDING_MAX
     assert len(shard.state.classic) == PENDING_MAX // 2 + 1

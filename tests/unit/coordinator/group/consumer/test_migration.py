@@ -23,7 +23,7 @@ from coordinator_members import heartbeat, join, leave, new_id, sync
 from group_setup import Setup, in_virtual_time, run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.group import ClassicGroup
-from lakelog.coordinator.group.classic.join_request import JoinRefusal
+from lakelog.coordinator.group.classic.member import JoinRefusal
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, MigrationPolicy
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.protocol.consumer_protocol import version_of

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from lakelog.coordinator.replies import settle
+from lakelog.coordinator.requests import settle
 
 
 def test_a_caller_is_answered_once() -> None:
