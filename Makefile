@@ -73,7 +73,7 @@ test: export SLOWEST := --durations=20
 
 test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
 	$(call stage,histories,$(BIN)/pytest -q -n 2 $(SLOWEST) -m "(histories or long) and not java" \
-	  --long tests/unit tests/contract)
+	  --long tests/unit tests/contract tests/system/test_workers.py)
 	$(call stage,java,$(BIN)/pytest -q $(SLOWEST) -m java tests/unit tests/contract)
 	$(call stage,moving,$(BIN)/pytest -q $(SLOWEST) $(MOVING))
 	$(call stage,processes,$(BIN)/pytest -q $(SLOWEST) $(SIDE_BY_SIDE) tests --ignore=tests/unit \

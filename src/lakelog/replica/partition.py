@@ -236,8 +236,8 @@ class Partition:
             transaction in this partition yet.
         sampled: whether the records are verified in addition to the header.
 
-        Raises `KafkaError` (NOT_ENOUGH_REPLICAS) for too few replicas in sync with `acks_all` and
-        for a voided `verification`, otherwise for a batch that Apache Kafka rejects too;
+        Raises `KafkaError` (NOT_ENOUGH_REPLICAS) for too few replicas in sync with `acks_all`,
+        otherwise for a batch that Apache Kafka rejects too; `VerificationVoidedError`;
         `SlowBatchError` if the check would block the loop, and `NotReady`, with nothing done, if a
         thread must first load the indexes of the active segment.
         """

@@ -245,8 +245,7 @@ class Log:
         Raises `KafkaError` with nothing done: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE (larger than a segment), INVALID_TIMESTAMP, INVALID_PRODUCER_EPOCH,
         OUT_OF_ORDER_SEQUENCE_NUMBER, LEADER_NOT_AVAILABLE (see `beginnings`),
-        INVALID_TXN_STATE, NOT_ENOUGH_REPLICAS (the verification was voided) or INVALID_RECORD.
-        Raises `SlowBatchError`.
+        INVALID_TXN_STATE or INVALID_RECORD. Raises `VerificationVoidedError` and `SlowBatchError`.
         After an `OSError` the log is as before and the batch may be retried.
         """
         config, producers = self.config, self.producers

@@ -4,6 +4,11 @@ A batch that begins its producer's transaction in a partition may be written onl
 transaction's coordinator knows of that partition; otherwise the transaction would never be ended
 there. Clients from Produce 12 on have the broker add the partition (transaction version 2); older
 clients add it themselves.
+
+The answer of the coordinator is about one transaction. A marker that is written before the batch
+ends that transaction, or a former one, and voids the verification. Then the coordinator is asked
+again: the batch may be written if the present transaction of the producer includes the partition,
+and that transaction will be ended there.
 """
 
 from __future__ import annotations
@@ -69,6 +74,7 @@ class ProduceCheck:
     """
 
     __slots__ = (
+        "_asks",
         "_begun",
         "_failures",
         "_partitions",
@@ -94,6 +100,7 @@ class ProduceCheck:
         now_ms: milliseconds since the epoch.
         """
         assert request.transactional_id is not None
+        self._asks = asks
         self._partitions = partitions
         self._version = version
         self._transactional_id = request.transactional_id
@@ -140,12 +147,34 @@ class ProduceCheck:
     def ask(self, coordinator: Coordinator) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
         """Have the coordinator verify the partitions, and add them for Produce 12 (KIP-890).
 
-        Set `codes` to the result.
+        The caller sets `codes` to the result.
         """
+        return self._ask(coordinator, list(self.asked.values()))
+
+    async def repeat(
+        self, coordinator: Coordinator, topic: str | bytes, entry: PartitionProduceData, now_ms: int
+    ) -> Verification | None:
+        """Verify one batch again whose verification was voided; return as `verification`.
+
+        now_ms: milliseconds since the epoch.
+
+        Raises `KafkaError` as `verification`.
+        """
+        assert entry.records is not None, "it was verified before"
+        key = topic, entry.index
+        del self._verified[key]
+        self._begin(key, HEADER.unpack_from(entry.records)[BASE_SEQUENCE], now_ms)
+        if self._asks and key in self._verified:
+            self.codes = {**self.codes, **await self._ask(coordinator, [self.asked[key]])}
+        return self.verification(*key)
+
+    def _ask(
+        self, coordinator: Coordinator, partitions: Sequence[TopicPartition]
+    ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
         return coordinator.verify(
             self._transactional_id,
             *self._producer,
-            list(self.asked.values()),
+            partitions,
             add=self._version >= ADDS_SINCE,
         )
 

@@ -6,7 +6,7 @@ response waits for the flush that commits the batch.
 
 A batch that begins a transaction in a partition waits until the transaction's coordinator has
 verified it (`appends.transaction_verification`). It is copied for that, and later requests of its
-connection wait with it.
+connection wait with it. If a marker voids the answer, the coordinator is asked again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ from lakelog.server.served_api import ServedApi
 from lakelog.server.upkeep.stored_checks import NeededCheck
 from lakelog.storage.log import AppendResult
 from lakelog.storage.preparation import NotReady
+from lakelog.storage.producers.verification import Verification, VerificationVoidedError
 from lakelog.storage.validation.batches import SlowBatchError
+
+_VERIFIED_AGAIN_MAX = 3
+"""Times for one batch. Each time, a marker of its producer was written in the meantime."""
 
 
 def handle(
@@ -203,7 +207,7 @@ class _Appends:
                 sampled=sampled,
             )
             sampling.note(entry.records, sampled=sampled)
-        except (NotReady, SlowBatchError) as error:
+        except (NotReady, SlowBatchError, VerificationVoidedError) as error:
             sampling.note(entry.records or b"", sampled=sampled)
             result = PartitionProduceResponse(index=entry.index)
             self._behind.add((topic, entry.index))
@@ -279,6 +283,7 @@ class _Appends:
         verification = None if check is None else check.verification(topic, entry.index)
         batch, sampled = entry.records, one.sampled
         verifies = sampled
+        repetitions = 0
         while True:
             partition = broker.partitions.leader(topic, entry.index)
             now_ms = broker.clock.wall_ms()
@@ -295,6 +300,10 @@ class _Appends:
                 job = first.job
             except SlowBatchError as error:
                 sampled, job = sampled or error.sampled, None
+            except VerificationVoidedError as voided:
+                repetitions += 1
+                verification = await self._verify_again(partition, one, voided, repetitions)
+                continue
             if job is not None:
                 try:
                     await broker.checks.run_one(partition, job)
@@ -307,6 +316,22 @@ class _Appends:
             # walk may have compressed them differently.
             batch = await broker.slow_batches.walked(entry.records, config, now_ms, sampled=sampled)
             verifies = False
+
+    async def _verify_again(
+        self, partition: Partition, one: _Slow, voided: VerificationVoidedError, repetitions: int
+    ) -> Verification | None:
+        """Return the verification for the next attempt. Raises `KafkaError`."""
+        broker, entry, check = self._broker, one.entry, self._check
+        assert check is not None, "a batch without a verification was appended with one"
+        try:
+            # A client that is gone may have given the batch up with its transaction. It must not
+            # become part of the next one, which the coordinator would confirm.
+            if repetitions > _VERIFIED_AGAIN_MAX or self._context.connection.closed:
+                raise voided
+            return await check.repeat(broker.verification, one.topic, entry, broker.clock.wall_ms())
+        except KafkaError as error:
+            partition.await_rejected(entry.records or b"", error)
+            raise
 
     # The answer
 

@@ -275,7 +275,7 @@ class ProducerStateTable:
         Raises `KafkaError` 47 for an older epoch, 45 for a gap, the code of a rejected batch for a
         batch that follows it, 5 for a gap before the first batch (see `beginnings`), 48 for a batch
         that would begin a transaction without verification or is outside its producer's open
-        transaction, and 19 if its verification was voided.
+        transaction, and `VerificationVoidedError` if its verification was voided.
         """
         producer_id, epoch = fields[PRODUCER_ID], fields[PRODUCER_EPOCH]
         first = fields[BASE_SEQUENCE]

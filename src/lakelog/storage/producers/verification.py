@@ -8,8 +8,8 @@ written for the producer meanwhile voids the verification.
 
 With transaction version 2 each transaction has an epoch of its own, and a marker has the epoch of
 the next one. The marker then voids verifications of lower epochs only: the producer may begin its
-next transaction before the marker of the last one is written here. A producer repeats a batch whose
-verification was voided, and the repetition is verified again.
+next transaction before the marker of the last one is written here. The broker verifies a batch
+whose verification was voided a few times more; then the producer has to repeat the batch.
 
 A verification also keeps the lowest sequence that was to begin the transaction, so that a later
 batch cannot overtake a batch that has to be retried. Verifications are not stored.
@@ -22,6 +22,20 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.storage.validation.batches import Origin
+
+
+class VerificationVoidedError(KafkaError):
+    """A verification was voided before its batch was appended; NOT_ENOUGH_REPLICAS.
+
+    A new verification may show that the producer's present transaction includes the partition.
+    Every client retries the code.
+    """
+
+    def __init__(self, producer_id: int) -> None:
+        super().__init__(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"the transaction of producer {producer_id} has to be verified again",
+        )
 
 
 class Verification:
@@ -87,9 +101,9 @@ class Verifications:
             begins: whether the batch begins a transaction here.
             is_known: whether any batch of the producer's present epoch is known.
 
-        Raises `KafkaError` for a batch that `begins`: 48 if it was never verified, and 19, which
-        every client repeats, if its verification was voided. Raises 45 if another batch of a client
-        must come first.
+        Raises `KafkaError` 48 for a batch that `begins` and was never verified, and
+        `VerificationVoidedError` if its verification was voided. Raises 45 if another batch of a
+        client must come first.
         """
         held = self.held.get(producer_id)
         if begins:
@@ -99,10 +113,7 @@ class Verifications:
                     f"the batch belongs to no ongoing transaction of producer {producer_id}",
                 )
             if held is None or verification not in (held, None):
-                raise KafkaError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"the transaction of producer {producer_id} has to be verified again",
-                )
+                raise VerificationVoidedError(producer_id)
         if held is None or origin != "client":
             return
         lowest = held.lowest_sequence

@@ -5,6 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.server.appends.transaction_verification import ProduceCheck, rejection
+from lakelog.storage.producers.verification import Verification, VerificationVoidedError
 from memory_broker import MemoryBroker
 from memory_clients import add_partition, init_producer
 from storage_kit import NOW, make_batch
@@ -42,6 +43,55 @@ def test_each_partition_has_the_coordinator_s_verdict(coordinators: MemoryBroker
     with pytest.raises(KafkaError) as error:
         found.verification("orders", 1)
     assert error.value.code is E.TRANSACTION_ABORTABLE
+
+
+def test_a_voided_verification_is_repeated_for_the_present_transaction(
+    coordinators: MemoryBroker,
+) -> None:
+    producer = init_producer(coordinators)
+    for index in (0, 1):
+        add_partition(coordinators, producer, index)
+    asked = request(producer, producer)
+    entries = asked.topic_data[0].partition_data
+    found, now_ms = check(coordinators, asked), coordinators.clock.wall_ms()
+    coordinator = coordinators.broker.transactions
+    partition = coordinators.broker.partitions.leader("orders", 0)
+
+    async def repeat() -> Verification | None:
+        found.codes = await found.ask(coordinator)
+        first = found.verification("orders", 0)
+        partition.append_marker(*producer, True, 0, now_ms, transaction_version=1)
+        with pytest.raises(VerificationVoidedError):
+            partition.append(bytearray(entries[0].records or b""), now_ms, verification=first)
+        again = await found.repeat(coordinator, "orders", entries[0], now_ms)
+        assert again is not first
+        return again
+
+    again = coordinators.run(repeat())
+    partition.append(bytearray(entries[0].records or b""), now_ms, verification=again)
+    assert found.verification("orders", 1) is not None
+
+
+def test_a_batch_whose_transaction_has_begun_is_not_verified_again(
+    coordinators: MemoryBroker,
+) -> None:
+    """A repetition on another connection was appended."""
+    producer = init_producer(coordinators)
+    add_partition(coordinators, producer, 0)
+    asked = request(producer)
+    entry = asked.topic_data[0].partition_data[0]
+    found, now_ms = check(coordinators, asked), coordinators.clock.wall_ms()
+    coordinator = coordinators.broker.transactions
+    partition = coordinators.broker.partitions.leader("orders", 0)
+
+    async def repeat() -> Verification | None:
+        found.codes = await found.ask(coordinator)
+        verification = found.verification("orders", 0)
+        records = bytearray(entry.records or b"")
+        partition.append(records, now_ms, verification=verification)
+        return await found.repeat(coordinator, "orders", entry, now_ms)
+
+    assert coordinators.run(repeat()) is None
 
 
 def test_a_partition_that_does_not_exist_is_not_asked_for(coordinators: MemoryBroker) -> None:

@@ -143,16 +143,112 @@ def test_later_requests_of_the_connection_wait_and_the_batch_is_kept(setup: Veri
     assert held.used == 0
 
 
-def test_a_marker_that_comes_meanwhile_voids_the_answer(setup: Verified) -> None:
-    setup.coordinator.answers.clear()
-    asked = setup.start(request(batch()))
-    setup.world.pass_time(0.001)
-    setup.world.partition("t").append_marker(7, 0, False, 0, NOW, transaction_version=0)
-    setup.coordinator.answers.set()
-    assert codes_of(asked) == [E.NOT_ENOUGH_REPLICAS]
-    assert setup.log().last_stable_offset == setup.log().log_end_offset == 1
-    assert setup.codes(request(batch())) == [E.NONE]
+class Marking(ScriptedCoordinator):
+    """A coordinator whose first answers are late: markers of the producer overtake them."""
+
+    def __init__(self, partition: Partition, markers: int = 1) -> None:
+        super().__init__()
+        self._partition = partition
+        self._markers = markers
+        self.later: dict[TopicPartition, ErrorCode] = {}
+        """The codes of the answers that no marker overtakes."""
+
+    async def verify(self, *about: Any, add: bool) -> dict[TopicPartition, ErrorCode]:
+        codes = await super().verify(*about, add=add)
+        if len(self.asked) > self._markers:
+            return {**codes, **self.later}
+        self._partition.append_marker(7, 0, True, 0, NOW, transaction_version=1)
+        return codes
+
+
+def marking(setup: Verified, monkeypatch: pytest.MonkeyPatch, markers: int = 1) -> Marking:
+    coordinator = Marking(setup.world.partition("t"), markers)
+    monkeypatch.setattr(setup.world.broker, "verification", coordinator)
+    return coordinator
+
+
+def test_a_batch_is_verified_again_after_a_marker(
+    setup: Verified, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marker is of the previous transaction; the present one includes the partition."""
+    coordinator = marking(setup, monkeypatch)
+    asked = setup.start(request(batch(), batch()), 11)
+    assert not asked.context.pipelined
+    assert codes_of(asked) == [E.NONE, E.NONE]
+    assert [each[3] for each in coordinator.asked] == [[("t", 0), ("t", 1)], [("t", 0)]]
+    log = setup.log()
+    assert (log.last_stable_offset, log.log_end_offset) == (1, 2)
+
+
+def marked_in_its_walk(setup: Verified, monkeypatch: pytest.MonkeyPatch) -> bytearray:
+    """Return a batch; while the broker walks it for the first time, a marker is written."""
+    walked = SlowBatches.walked
+
+    async def walk(*received: Any, **options: Any) -> WalkedBatch:
+        if not setup.log().log_end_offset:
+            setup.world.partition("t").append_marker(7, 0, True, 0, NOW, transaction_version=1)
+        return await walked(*received, **options)
+
+    monkeypatch.setattr(SlowBatches, "walked", walk)
+    return make_batch(WALKED_AT_ONCE + 1, producer=(7, 0, 0), transactional=True)
+
+
+def test_a_batch_is_verified_again_after_a_marker_during_its_walk(
+    setup: Verified, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = marked_in_its_walk(setup, monkeypatch)
+    assert setup.codes(request(large), 11) == [E.NONE]
     assert len(setup.coordinator.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+        (E.CONCURRENT_TRANSACTIONS, E.NOT_ENOUGH_REPLICAS),
+    ],
+)
+def test_a_late_batch_of_an_ended_transaction_is_not_appended(
+    setup: Verified, monkeypatch: pytest.MonkeyPatch, verdict: ErrorCode, expected: ErrorCode
+) -> None:
+    """The marker ended its own transaction: nothing would end another one (KIP-890)."""
+    marking(setup, monkeypatch).later = {("t", 0): verdict}
+    assert setup.codes(request(batch()), 11) == [expected]
+    assert setup.log().last_stable_offset == setup.log().log_end_offset == 1
+
+
+def test_a_batch_is_verified_a_few_times_only(
+    setup: Verified, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = marking(setup, monkeypatch, markers=4)
+    assert setup.codes(request(batch()), 11) == [E.NOT_ENOUGH_REPLICAS]
+    assert len(coordinator.asked) == 4
+    # The producer repeats it before its next batch.
+    assert setup.codes(request(batch(1)), 11) == [E.NOT_ENOUGH_REPLICAS]
+
+
+def test_a_batch_of_a_closed_connection_is_not_verified_again(
+    setup: Verified, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction may be over, and the coordinator would confirm the next one."""
+    coordinator = marking(setup, monkeypatch)
+    coordinator.answers.clear()
+    asked = setup.start(request(batch()), 11)
+    setup.world.pass_time(0.001)
+    asked.context.connection.close()
+    coordinator.answers.set()
+    setup.world.pass_time(0.001)
+    assert len(coordinator.asked) == 1
+    assert setup.log().log_end_offset == 1
+
+
+def test_an_unasked_coordinator_is_not_asked_after_a_marker(
+    setup: Verified, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = marked_in_its_walk(setup, monkeypatch)
+    monkeypatch.setattr(produce, "_verifies", lambda *_: False)
+    assert setup.codes(request(large), 11) == [E.NONE]
+    assert not setup.coordinator.asked
 
 
 def test_the_marker_of_the_previous_transaction_leaves_the_answer_valid(setup: Verified) -> None:
