@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from lakelog.base.endpoint import Endpoint
@@ -155,6 +157,35 @@ def test_a_log_that_fails_during_the_report_of_a_loss_is_reported_too(
         offline = world.broker.image.partition("payments", 0)
         assert offline is not None
         assert (offline.leader, offline.elr) == (NO_LEADER, (OWN,))
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "in a read that ends later"])
+def test_the_failure_of_a_log_is_not_reported_after_the_deletion_of_its_topic(
+    is_late: bool,
+) -> None:
+    with MemoryBroker() as world:
+        kept, _ = world.create("kept"), world.create("orders")
+        membership, partition = world._server._control.membership, world.partition("orders")
+        membership.serve()
+
+        def fail() -> None:
+            world.disk.fail("write", errno.EIO, suffix=".log", times=2)
+            for topic in ("kept",) if is_late else ("kept", "orders"):
+                with pytest.raises(KafkaError):
+                    world.append(topic)
+
+        def reported() -> list[bytes]:
+            request = membership.heartbeat()
+            assert request is not None
+            return [replica.topic_id for replica in request.failed_replicas]
+
+        fail()
+        assert reported() == ([kept] if is_late else [kept, partition.topic_id])
+        world.delete("orders")
+        if is_late:
+            partition.take_offline("a read of another thread has failed")
+        world.pass_time(1.0)
+        assert reported() == [kept]
 
 
 def test_a_living_broker_that_was_unregistered_stops(
