@@ -229,13 +229,8 @@ class Hosted(Generic[S]):
                 batch = self.take_batch(self._writing.batch_bytes_max)
                 try:
                     await self._commit(batch)
-                except Exception:
-                    logger.exception(
-                        "%s-%d: unexpected error while writing decisions",
-                        self._writing.topic,
-                        self.partition,
-                        extra=event("coordinator_failed", **self._log_fields),
-                    )
+                except Exception:  # noqa: BLE001 - logged; the requests are refused
+                    self._log_bug("writing decisions")
                     self._not_committed(batch, ErrorCode.UNKNOWN_SERVER_ERROR)
         finally:
             self._is_writing = False
@@ -337,11 +332,26 @@ class Hosted(Generic[S]):
 
     def _fail(self, batch: Iterable[Queued], code: ErrorCode) -> None:
         for result, request, _ in batch:
-            self._run(None, self.shard.on_failed, self._writing.now(), result)
-            if request is not None:
-                request.refuse(code)
-            if result.failed is not None:
-                self._run(None, result.failed, self._writing.now(), code)
+            try:
+                try:
+                    self._run(None, self.shard.on_failed, self._writing.now(), result)
+                finally:
+                    if request is not None:
+                        request.refuse(code)
+                    if result.failed is not None:
+                        self._run(None, result.failed, self._writing.now(), code)
+            except Exception:  # noqa: BLE001 - logged; the next requests would stay open
+                self._log_bug("reporting a failure")
+
+    def _log_bug(self, step: str) -> None:
+        """Log the exception that is being handled."""
+        logger.exception(
+            "%s-%d: unexpected error while %s",
+            self._writing.topic,
+            self.partition,
+            step,
+            extra=event("coordinator_failed", **self._log_fields),
+        )
 
     # Timers
 

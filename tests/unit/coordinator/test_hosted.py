@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.hosted import Hosted, Queued, Writing
@@ -86,14 +88,15 @@ class _World:
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments: self.calls.append((name, *arguments))
 
-    async def run(self) -> list[tuple[Any, ...]]:
+    async def run(self, decisions: int = 1) -> list[tuple[Any, ...]]:
         tasks = AsyncioTasks(asyncio.get_running_loop())
         world = cast(Any, self)
         writing = Writing(
             "t", SystemClock(), tasks, 1000, 0, lambda _: None, lambda *need: self.provide(*need)
         )
         hosted: Hosted[Any] = Hosted(0, 0, cast(Any, _Log(self._failure)), world, writing)
-        hosted.decide(self.decide, world)
+        for _ in range(decisions):
+            hosted.decide(self.decide, world)
         while writing.writers:
             await asyncio.wait(writing.writers.values())
         return self.calls
@@ -118,6 +121,29 @@ def test_a_decision_without_records_is_answered_at_once() -> None:
 def test_a_decision_with_a_need_has_no_reply() -> None:
     world = _World(None, Result(need="an id"))
     assert asyncio.run(world.run()) == [("provide", "an id", world)]
+
+
+def test_each_open_request_is_refused_although_a_shard_cannot_forget_its_decision(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(_World):
+        def on_failed(self, now: Now, result: Result[Any]) -> None:
+            super().on_failed(now, result)
+            if result.records == "a":
+                raise RuntimeError("planted")
+
+    told: list[ErrorCode] = []
+
+    def failed(_: Now, code: ErrorCode) -> None:
+        told.append(code)
+
+    world = Failing(ErrorCode.NOT_ENOUGH_REPLICAS, Result("a", failed=failed), Result("b"))
+    calls = asyncio.run(world.run(decisions=2))
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert calls == [("on_failed", "a"), ("refuse", code), ("on_failed", "b"), ("refuse", code)]
+    assert told == [code]
+    bugs = [record for record in caplog.records if record.exc_info is not None]
+    assert [record.__dict__.get("event") for record in bugs] == ["coordinator_failed"]
 
 
 def test_a_shard_forgets_a_failed_decision_before_its_request_is_refused() -> None:
