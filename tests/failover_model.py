@@ -1,13 +1,15 @@
 """A small model of replication around the controller's real plans: which replica has which record.
 
 Brokers follow the metadata late, die, lose the end of their logs or their folders, cannot write for
-a while, and come back.
+a while, cannot use their logs until they start again, and come back.
 Leaders commit by the rules of `replica/watermark.py`: a record is committed when all of the maximal
 ISR have it, and never while the ISR is smaller than `min.insync.replicas`.
 
 After each step `check` holds: every replica that is in the ISR or the ELR has every committed
 record, and so has every leader that serves. Brokers whose loss the controller does not know yet are
-exempt: they are down or fenced.
+exempt: they are down or fenced. With `unclean.leader.election.enable` records may be lost instead,
+and the partition has a leader while any replica can lead. In either case no election chooses a
+replica whose log is known to be offline.
 """
 
 from __future__ import annotations
@@ -22,10 +24,14 @@ from lakelog.metadata.controller.configs import (
     ResourceChange,
     plan_alter_configs,
 )
-from lakelog.metadata.controller.elections import ElectionType, plan_elect_leaders
+from lakelog.metadata.controller.elections import (
+    ElectionType,
+    plan_elect_leaders,
+    plan_failed_replicas,
+)
 from lakelog.metadata.controller.in_sync import ProposedIsr, plan_alter_partitions
-from lakelog.metadata.failover import PartitionImage
-from lakelog.metadata.features import METADATA_VERSION, READ_ONLY_SINCE
+from lakelog.metadata.failover import NO_LEADER, Failure, PartitionImage
+from lakelog.metadata.features import METADATA_VERSION, OFFLINE_SINCE
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan, T
 from lakelog.metadata.records import (
@@ -63,6 +69,8 @@ class Replica:
     """As a leader: the log end and the broker epoch of each follower that has fetched."""
     proposed: frozenset[int] = frozenset()
     epoch_start: int = 0
+    failed_in: int | None = None
+    """The leader epoch in which the log of this process failed."""
 
     @property
     def directory_id(self) -> bytes:
@@ -74,16 +82,24 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        return self.view is not None and self.known().leader == self.node_id
+        """Whether it serves as the leader, by the metadata that it knows."""
+        is_leader = self.view is not None and self.known().leader == self.node_id
+        return is_leader and self.failed_in is None
 
 
 class ClusterModel:
     """Brokers 1 to `factor` with one partition, which has a replica on each."""
 
-    def __init__(self, factor: int, min_isr: int, *, durable: bool = False) -> None:
-        """durable: whether positions count after a flush, as with `durability=fsync`."""
+    def __init__(
+        self, factor: int, min_isr: int, *, durable: bool = False, unclean: bool = False
+    ) -> None:
+        """
+        durable: whether positions count after a flush, as with `durability=fsync`.
+        unclean: the topic's `unclean.leader.election.enable`.
+        """
         self.durable = durable
-        self.image = MetadataImage().apply(FeatureRecord(METADATA_VERSION, READ_ONLY_SINCE))
+        self.unclean = unclean
+        self.image = MetadataImage().apply(FeatureRecord(METADATA_VERSION, OFFLINE_SINCE))
         self.replicas = {number: Replica(number) for number in range(1, factor + 1)}
         self.committed: list[Entry] = []
         self.written = 0
@@ -93,6 +109,7 @@ class ClusterModel:
         ids = tuple(self.replicas)
         self._apply(TopicRecord("t", TOPIC), PartitionRecord(TOPIC, 0, ids, ids, 1, 0, 0))
         self.set_min_isr(min_isr)
+        self._set("unclean.leader.election.enable", str(unclean).lower())
         for replica in self.replicas.values():
             replica.view = self.image
 
@@ -119,7 +136,25 @@ class ClusterModel:
         is_current = replica.epoch == self.image.brokers[node_id].epoch
         if replica.view is not None and is_current:
             replica.view = self.image
+            self._report_failure(replica)
             self._submit(plan_unfence(self.image, node_id, replica.epoch))
+
+    def fail(self, node_id: int) -> None:
+        """The log of the broker cannot be used until the next start; it reports this."""
+        replica = self.replicas[node_id]
+        if replica.view is not None and replica.epoch == self.image.brokers[node_id].epoch:
+            if replica.failed_in is None:
+                replica.failed_in = replica.known().leader_epoch
+            self._report_failure(replica)
+
+    def _report_failure(self, replica: Replica) -> None:
+        if replica.failed_in is not None:
+            failed = {(TOPIC, 0): Failure(replica.failed_in, is_offline=True)}
+            plan = plan_failed_replicas(self.image, replica.node_id, replica.epoch, failed)
+            self._submit(plan)
+            again = plan_failed_replicas(self.image, replica.node_id, replica.epoch, failed)
+            assert not again.records, "a report that is noted changes nothing"
+            assert replica.node_id in self.state.offline
 
     def fill(self, node_id: int) -> None:
         """The broker reports that it cannot write."""
@@ -135,12 +170,21 @@ class ClusterModel:
             self._submit(plan_read_only(self.image, node_id, epoch, is_read_only=is_read_only))
 
     def set_min_isr(self, min_isr: int) -> None:
-        changes = [ConfigChange("min.insync.replicas", Operation.SET, str(min_isr))]
+        self._set("min.insync.replicas", str(min_isr))
+
+    def _set(self, key: str, value: str) -> None:
+        changes = [ConfigChange(key, Operation.SET, value)]
         wanted = [ResourceChange(ResourceType.TOPIC, "t", changes)]
         self._submit(plan_alter_configs(self.image, wanted, broker=BrokerConfig({})))
 
     def prefer(self) -> None:
         self._submit(plan_elect_leaders(self.image, ElectionType.PREFERRED, [("t", [0])]))
+
+    def elect(self, node_id: int) -> None:
+        """An operator wants this leader, whatever records it lacks."""
+        if self.unclean:
+            wanted = {("t", 0): node_id}
+            self._submit(plan_elect_leaders(self.image, ElectionType.UNCLEAN, [("t", [0])], wanted))
 
     # Brokers
 
@@ -164,7 +208,7 @@ class ClusterModel:
         )
         replica.epoch = replica.complete_for = self._submit(plan).epoch
         replica.keeps_for = replica.epoch if self.durable else -1
-        replica.has_lost = False
+        replica.has_lost, replica.failed_in = False, None
         replica.view, replica.positions, replica.proposed = self.image, {}, frozenset()
 
     def kill(self, node_id: int) -> None:
@@ -210,6 +254,8 @@ class ClusterModel:
         replica = self.replicas[node_id]
         if replica.view is None or replica.known().leader in (-1, node_id):
             return
+        if replica.failed_in is not None:
+            return
         leader = self.replicas[replica.known().leader]
         is_same = leader.leads and leader.known().leader_epoch == replica.known().leader_epoch
         if not is_same or replica.epoch < leader.positions.get(node_id, (0, 0))[1]:
@@ -239,7 +285,8 @@ class ClusterModel:
         ends = [leader.positions.get(member, (0, 0))[0] for member in members]
         end = min([self._written(leader), *ends])
         if end > len(self.committed):
-            assert leader.log[: len(self.committed)] == self.committed, "the prefix is stable"
+            is_stable = leader.log[: len(self.committed)] == self.committed
+            assert is_stable or self.unclean, "the prefix is stable"
             self.committed = leader.log[:end]
 
     def propose(self, node_id: int, wanted: frozenset[int]) -> None:
@@ -267,16 +314,29 @@ class ClusterModel:
     # The law
 
     def check(self) -> None:
-        """Assert that nothing committed can be lost by an election."""
+        """Assert that an election chooses a replica that can lead, and loses nothing committed."""
+        self._check_leader()
+        if self.unclean:
+            return
         for node_id in (*self.state.isr, *self.state.elr):
             replica = self.replicas[node_id]
             assert replica.has_lost or self._has_committed(replica), f"{node_id} {self.state}"
-        stuck = self.image.read_only.intersection(self.state.isr)
-        writable = {*self.state.isr, *self.state.elr} - self.image.read_only - self.image.fenced
-        assert not (stuck and writable), f"a writable replica waits: {self.state}"
         for replica in self.replicas.values():
             is_present = replica.leads and replica.known().leader_epoch == self.state.leader_epoch
             assert not is_present or self._has_committed(replica), f"leader {replica.node_id}"
+
+    def _check_leader(self) -> None:
+        state, unable = self.state, self.image.fenced.union(self.state.offline)
+        stuck = self.image.read_only.intersection(state.isr)
+        writable = {*state.isr, *state.elr} - self.image.read_only - unable
+        assert not (stuck and writable), f"a writable replica waits: {state}"
+        for replica in self.replicas.values():
+            is_known = replica.epoch == self.image.brokers[replica.node_id].epoch
+            is_failed = is_known and replica.failed_in is not None
+            assert is_failed == (replica.node_id in state.offline), f"{replica.node_id} {state}"
+        assert not set(state.offline).intersection((state.leader, *state.isr)), f"{state}"
+        eligible = {*state.replicas} if self.unclean else {*state.isr, *state.elr}
+        assert state.leader != NO_LEADER or eligible <= unable, f"a replica waits: {state}"
 
     def _has_committed(self, replica: Replica) -> bool:
         return replica.log[: len(self.committed)] == self.committed

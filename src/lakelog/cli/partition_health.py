@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED = "offline", "under-min-isr", "under-replicated"
 _PROBLEMS = (OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED)
 """The gravest first."""
-_COLUMNS = ("topic", "partition", "problem", "leader", "replicas", "isr", "min_isr")
+_COLUMNS = (
+    "topic",
+    "partition",
+    "problem",
+    "leader",
+    "replicas",
+    "isr",
+    "min_isr",
+    "offline_replicas",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,7 @@ def health_document(
             "replicas": list(row.partition.replicas),
             "isr": list(row.partition.isr),
             "min_isr": row.min_isr,
+            "offline_replicas": list(row.partition.offline_replicas),
         }
         for row in ailing
     ]

@@ -233,13 +233,8 @@ class Hosted(Generic[S]):
                 batch = self.take_batch(self._writing.batch_bytes_max)
                 try:
                     await self._commit(batch)
-                except Exception:
-                    logger.exception(
-                        "%s-%d: unexpected error while writing decisions",
-                        self._writing.topic,
-                        self.partition,
-                        extra=event("coordinator_failed", **self._log_fields),
-                    )
+                except Exception:  # noqa: BLE001 - logged; the requests are refused
+                    self._log_bug("writing decisions")
                     self._not_committed(batch, ErrorCode.UNKNOWN_SERVER_ERROR)
         finally:
             self._is_writing = False
@@ -343,9 +338,22 @@ class Hosted(Generic[S]):
     def _fail(self, batch: Iterable[Queued], code: ErrorCode) -> None:
         for result, request, _ in batch:
             for effect in result.effects:
-                self._follow(effect.failed(self._writing.now(), result, code))
+                try:
+                    self._follow(effect.failed(self._writing.now(), result, code))
+                except Exception:  # noqa: BLE001 - logged; other requests would stay open
+                    self._log_bug("reporting a failure")
             if request is not None:
                 request.refuse(code)
+
+    def _log_bug(self, step: str) -> None:
+        """Log the exception that is being handled."""
+        logger.exception(
+            "%s-%d: unexpected error while %s",
+            self._writing.topic,
+            self.partition,
+            step,
+            extra=event("coordinator_failed", **self._log_fields),
+        )
 
     # Timers
 

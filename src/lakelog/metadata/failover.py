@@ -8,6 +8,9 @@ records are committed without the others, and the ELR is empty.
 A broker that cannot write (its disk is full or failed) is read-only: it is in an ISR, and leads,
 only while no other replica with every committed record can lead.
 
+A replica whose log cannot even be read is offline until its broker starts again (KIP-858). It is in
+no ISR, and no election chooses it. It may stay eligible: its log may have every committed record.
+
 Only members of the ISR and the ELR are elected. A broker that lost data leaves both before it can
 be unfenced. Without an eligible replica the partition has no leader, unless
 `unclean.leader.election.enable` or an operator accepts the loss of records, or the partition has
@@ -55,6 +58,8 @@ class PartitionImage(NamedTuple):
     last_known_elr: tuple[int, ...] = ()
     """Replicas that had every committed record until a failure, the latest last; they kept their
     folders and may have lost the end of their logs."""
+    offline: tuple[int, ...] = ()
+    """Replicas whose logs their brokers cannot use."""
 
     def led_by(self, leader: int, isr: tuple[int, ...]) -> PartitionImage:
         """Return the partition with this leader, in a new leader epoch."""
@@ -132,6 +137,38 @@ def after_loss(
     return _with_leader(partition, changed, fenced, min_isr)
 
 
+def with_offline(partition: PartitionImage, broker_id: int, min_isr: int) -> PartitionImage:
+    """Return the partition after a broker has found that it cannot use the log of its replica.
+
+    The same object if that is known. The caller has to find another leader, see `after_failure`.
+    """
+    if broker_id in partition.offline:
+        return partition
+    offline = {broker_id, *partition.offline}
+    # A log of the first versions of records has the last in-sync replica in the ISR without a
+    # leader.
+    if partition.leader == NO_LEADER and broker_id in partition.isr:
+        others = tuple(node_id for node_id in partition.isr if node_id != broker_id)
+        partition = partition.with_isr(others, min_isr)
+    return partition._replace(
+        offline=tuple(node_id for node_id in partition.replicas if node_id in offline),
+        partition_epoch=partition.partition_epoch + 1,
+    )
+
+
+def without_offline(partition: PartitionImage, broker_id: int) -> PartitionImage:
+    """Return the partition after a start of the broker; the same object if nothing changes.
+
+    The new process reports the logs that it cannot open before it can lead.
+    """
+    if broker_id not in partition.offline:
+        return partition
+    return partition._replace(
+        offline=tuple(node_id for node_id in partition.offline if node_id != broker_id),
+        partition_epoch=partition.partition_epoch + 1,
+    )
+
+
 def after_failure(
     partition: PartitionImage,
     broker_id: int,
@@ -192,8 +229,8 @@ def without_read_only(
 
 
 def has_eligible(partition: PartitionImage) -> bool:
-    """Return whether the return of some broker, fenced or not, gives the partition a leader."""
-    return _eligible(partition, ()) != NO_LEADER
+    """Return whether the start of some broker, fenced or not, gives the partition a leader."""
+    return _eligible(partition._replace(offline=()), ()) != NO_LEADER
 
 
 def elected(partition: PartitionImage, fenced: Container[int], min_isr: int) -> PartitionImage:
@@ -214,7 +251,11 @@ def elected_uncleanly(partition: PartitionImage, fenced: Container[int]) -> Part
     """
     assert partition.leader == NO_LEADER
     # The latest failure first: that replica had the most committed records.
-    last_known = (id_ for id_ in reversed(partition.last_known_elr) if id_ not in fenced)
+    last_known = (
+        id_
+        for id_ in reversed(partition.last_known_elr)
+        if id_ not in fenced and id_ not in partition.offline
+    )
     leader = next(last_known, _first(partition, partition.replicas, fenced))
     return partition if leader == NO_LEADER else led_uncleanly(partition, leader)
 
@@ -314,7 +355,11 @@ def _eligible(partition: PartitionImage, fenced: Container[int]) -> int:
 
 def _first(partition: PartitionImage, candidates: tuple[int, ...], fenced: Container[int]) -> int:
     """Return the first replica in the order of preference that can lead, or -1."""
-    able = (id_ for id_ in partition.replicas if id_ in candidates and id_ not in fenced)
+    able = (
+        id_
+        for id_ in partition.replicas
+        if id_ in candidates and id_ not in fenced and id_ not in partition.offline
+    )
     return next(able, NO_LEADER)
 
 

@@ -6,6 +6,7 @@
 | lakelog.metadata.version | 1 | the records of the metadata log before there were levels |
 | | 2 | changes of several entries (`transactions.py`), levels, and what brokers support |
 | | 3 | read-only brokers (`BrokerReadOnly`) |
+| | 4 | offline replicas (`PartitionRecord`) |
 | lakelog.txn.set | 1 | sinks (ADR 8); clients need it supported only, not finalized |
 | transaction.version | 0, 1 | producers use the classic flow of transactions |
 | | 2 | each transaction has an epoch of its own (KIP-890) |
@@ -34,6 +35,9 @@ LEVELS_SINCE = 2
 READ_ONLY_SINCE = 3
 """The `lakelog.metadata.version` with records of brokers that cannot write."""
 
+OFFLINE_SINCE = 4
+"""The `lakelog.metadata.version` with records of replicas whose logs cannot be used."""
+
 
 class SupportedLevels(NamedTuple):
     """The levels of one feature that a broker supports, inclusive."""
@@ -45,7 +49,7 @@ class SupportedLevels(NamedTuple):
 
 SUPPORTED = (
     SupportedLevels("group.version", 1, 1),
-    SupportedLevels(METADATA_VERSION, 1, 3),
+    SupportedLevels(METADATA_VERSION, 1, OFFLINE_SINCE),
     SupportedLevels(COMMIT_SETS, 1, 1),
     SupportedLevels("transaction.version", 0, 2),
 )

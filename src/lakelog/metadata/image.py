@@ -33,6 +33,7 @@ from lakelog.metadata.failover import (
     may_lack_records,
     under_settings,
     without_broker,
+    without_offline,
     without_read_only,
 )
 from lakelog.metadata.features import INITIAL, SupportedLevels
@@ -202,6 +203,10 @@ class MetadataImage(NamedTuple):
         """Return `min.insync.replicas` of a topic, as elections use it."""
         return int(_setting(self.config_map, topic, MIN_ISR) or 1)
 
+    def may_lose_records(self, topic: str) -> bool:
+        """Return whether a topic has `unclean.leader.election.enable`."""
+        return _may_lose_records(self.config_map, topic)
+
     def apply(self, record: Record) -> MetadataImage:
         """Return the image after one more record of the same entry.
 
@@ -267,6 +272,12 @@ def _setting(
     return own.get(key) or default.get(key)
 
 
+def _may_lose_records(
+    config_map: HashTrieMap[tuple[int, str], HashTrieMap[str, str]], topic: str
+) -> bool:
+    return (_setting(config_map, topic, UNCLEAN) or "").lower() == "true"
+
+
 class _Draft:
     """The fields of an image to which the records of one entry are being applied."""
 
@@ -308,7 +319,7 @@ class _Draft:
         return int(_setting(self.config_map, topic.name, MIN_ISR) or 1)
 
     def may_lose_records(self, topic: TopicImage) -> bool:
-        return (_setting(self.config_map, topic.name, UNCLEAN) or "").lower() == "true"
+        return _may_lose_records(self.config_map, topic.name)
 
     def existing(self, topic_id: bytes) -> TopicImage:
         topic = self.topics_by_id.get(topic_id)
@@ -369,6 +380,7 @@ def _apply_broker(draft: _Draft, record: BrokerRecord) -> None:
     fenced = _fenced(draft)
 
     def restarted(_: TopicImage, partition: PartitionImage) -> PartitionImage:
+        partition = without_offline(partition, record.broker_id)
         if partition.leader == record.broker_id and len(partition.isr) == 1:
             return partition.led_by(record.broker_id, partition.isr)
         return without_broker(partition, record.broker_id, fenced | {record.broker_id})
@@ -548,6 +560,8 @@ def _check_partition(new: PartitionImage, old: PartitionImage | None) -> None:
     assert set(new.isr) <= set(new.replicas), "the ISR is a subset of the replicas"
     assert new.leader == -1 or new.leader in new.isr, "the leader is in the ISR"
     assert set(new.elr) <= set(new.replicas).difference(new.isr), "the ELR is outside of the ISR"
+    assert set(new.offline) <= set(new.replicas), "offline replicas are replicas"
+    assert not set(new.offline).intersection(new.isr), "an offline replica is in no ISR"
     if old is not None:
         assert new.leader_epoch >= old.leader_epoch, "the leader epoch never falls"
         assert new.partition_epoch > old.partition_epoch, "each change raises the partition epoch"

@@ -20,6 +20,7 @@ from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnsupported
 from lakelog.metadata.features import (
     LEVELS_SINCE,
+    OFFLINE_SINCE,
     READ_ONLY_SINCE,
     TRANSACTIONS_SINCE,
     SupportedLevels,
@@ -49,6 +50,7 @@ class ClusterRecord(NamedTuple):
 class BrokerRecord(NamedTuple):
     """The start of a broker. It raises the leader epoch of every partition that the broker leads.
 
+    Its replicas are not offline any more, until the new process reports that they are.
     One record stands for all these partitions: a start must not cost one record per partition.
     """
 
@@ -150,6 +152,7 @@ class PartitionRecord(NamedTuple):
     partition_epoch: int
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
 
 
 class LeadersReviewed(NamedTuple):
@@ -341,6 +344,16 @@ _FORMS: tuple[_Form, ...] = (
     _form(TopicRecord, "topic", _TEXT, _UUID),
     _form(PartitionRecord, "partition", *_PARTITION),
     _form(PartitionRecord, "partition", *_PARTITION, _INTS, _INTS, version=1),
+    _form(
+        PartitionRecord,
+        "partition",
+        *_PARTITION,
+        _INTS,
+        _INTS,
+        _INTS,
+        version=2,
+        since=OFFLINE_SINCE,
+    ),
     _form(LeadersReviewed, "leaders-reviewed"),
     _form(TopicRemoved, "topic-removed", _UUID),
     _form(ConfigRecord, "config", _INT, _TEXT, _TEXT, _OPTIONAL_TEXT),

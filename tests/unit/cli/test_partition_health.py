@@ -44,12 +44,13 @@ def test_a_broker_that_is_named_does_not_pass_for_a_count() -> None:
 
 
 def test_each_problem_is_counted_and_listed() -> None:
-    ailing = examine([topic("t", Partition(0, -1, 4, (1, 2), (2,)))], {})
+    ailing = examine([topic("t", Partition(0, -1, 4, (1, 2), (2,), offline_replicas=(1,)))], {})
     data = health_document(ailing, {1: "online", 2: "online"}, {}).data
     assert data["is_healthy"] is False
     assert (data["offline_partitions"], data["under_replicated_partitions"]) == (1, 0)
     (row,) = data["partitions"]
     assert (row["leader"], row["replicas"], row["isr"], row["min_isr"]) == (None, [1, 2], [2], 1)
+    assert row["offline_replicas"] == [1]
 
 
 def test_a_broker_that_cannot_write_makes_the_cluster_unhealthy() -> None:

@@ -93,14 +93,15 @@ class _World:
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments: self.calls.append((name, *arguments))
 
-    async def run(self, decision: Result[Any]) -> list[tuple[Any, ...]]:
+    async def run(self, *decisions: Result[Any]) -> list[tuple[Any, ...]]:
         tasks = AsyncioTasks(asyncio.get_running_loop())
         world = cast(Any, self)
         writing = Writing(
             "t", SystemClock(), tasks, 1000, 0, lambda _: None, lambda *need: self.provide(*need)
         )
         hosted: Hosted[Any] = Hosted(0, 0, cast(Any, _Log(self._failure)), world, writing)
-        hosted.decide(lambda *_: decision, world)
+        for decision in decisions:
+            hosted.decide(lambda *_, decided=decision: decided, world)
         while writing.writers:
             await asyncio.wait(writing.writers.values())
         return self.calls
@@ -156,3 +157,20 @@ def test_effects_follow_a_failed_decision_before_its_request_is_refused() -> Non
         ("committed", ()),
         ("refuse", ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ]
+
+
+def test_each_open_request_is_refused_although_an_effect_raises(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(_Noted):
+        def failed(self, now: Now, result: Result[Any], code: ErrorCode) -> tuple[Result[Any], ...]:
+            super().failed(now, result, code)
+            raise RuntimeError("planted")
+
+    world = _World(ErrorCode.NOT_ENOUGH_REPLICAS)
+    first: Result[Any] = Result("a", "yes", (Failing(world), _Noted(world)))
+    calls = asyncio.run(world.run(first, Result("b", "yes", (_Noted(world),))))
+    refused = ("refuse", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert calls == [("failed", "a"), ("failed", "a"), refused, ("failed", "b"), refused]
+    bugs = [record for record in caplog.records if record.exc_info is not None]
+    assert [record.__dict__.get("event") for record in bugs] == ["coordinator_failed"]

@@ -19,8 +19,11 @@ from lakelog.metadata.failover import (
     after_loss,
     elected,
     elected_uncleanly,
+    has_eligible,
     under_settings,
+    with_offline,
     without_broker,
+    without_offline,
     without_read_only,
 )
 
@@ -187,6 +190,37 @@ def test_the_only_replica_leads_again_after_a_start() -> None:
     assert elected(offline, NOBODY, 2) == offline.with_isr((1,), 2).led_by(1, (1,))
 
 
+def test_no_election_chooses_a_replica_whose_log_is_offline() -> None:
+    waiting = with_offline(partition((), NO_LEADER, (1,), (2,)), 1, 2)
+    assert (waiting.offline, waiting.elr, waiting.partition_epoch) == ((1,), (1,), 9)
+    assert with_offline(waiting, 1, 2) is waiting
+    assert elected(waiting, NOBODY, 2) is waiting
+    both = with_offline(waiting, 2, 2)
+    assert (both.offline, elected_uncleanly(both, NOBODY).leader) == ((1, 2), 3)
+    assert elected_uncleanly(both, {3}) is both
+    started = without_offline(both, 1)
+    assert (started.offline, started.partition_epoch) == ((2,), 11)
+    assert without_offline(started, 1) is started
+    assert elected(started, NOBODY, 2).leader == 1
+
+
+def test_the_last_replica_of_an_old_log_leaves_the_isr_with_its_log() -> None:
+    offline = with_offline(partition((1,), NO_LEADER), 1, 1)
+    assert (offline.isr, offline.elr, offline.offline) == ((), (1,), (1,))
+
+
+def test_a_successor_from_the_elr_is_not_one_whose_log_is_offline() -> None:
+    short = with_offline(partition((1,), 1, (2, 3)), 2, 2)
+    found = after_fencing(short, 1, {1}, 2)
+    assert (found.leader, found.isr, found.elr, found.offline) == (3, (3,), (1, 2), (2,))
+    assert without_read_only(with_offline(short, 3, 2), frozenset({1}), NOBODY, 2).leader == 1
+
+
+def test_the_start_of_an_offline_replica_may_give_the_partition_a_leader() -> None:
+    assert has_eligible(with_offline(partition((), NO_LEADER, (1,)), 1, 2))
+    assert not has_eligible(with_offline(partition((), NO_LEADER), 1, 2))
+
+
 def test_an_unclean_election_does_not_prefer_a_replica_that_copies_its_log_again() -> None:
     copying = after_failure(partition((2, 3), 3), 3, Failure(5), NOBODY, 2)
     assert copying.leader == 2
@@ -268,7 +302,7 @@ def test_before_there_was_an_elr_the_last_replica_stayed(
 _STEPS = (
     "append", "append", "fetch", "fetch", "fetch", "commit", "commit", "follow", "follow", "flush",
     "fence", "unfence", "start", "kill", "lose_power", "wipe", "propose", "set_min_isr", "prefer",
-    "fill", "free",
+    "fill", "free", "fail", "fail", "elect",
 )  # fmt: skip
 
 
@@ -284,7 +318,10 @@ def _histories(draw: st.DrawFn) -> tuple[ClusterModel, list[tuple[str, tuple[obj
         elif name == "prefer":
             arguments = ()
         steps.append((name, arguments))
-    model = ClusterModel(factor, draw(st.integers(1, 3)), durable=draw(st.booleans()))
+    unclean = draw(st.sampled_from((False, False, True)))
+    model = ClusterModel(
+        factor, draw(st.integers(1, 3)), durable=draw(st.booleans()), unclean=unclean
+    )
     return model, steps
 
 

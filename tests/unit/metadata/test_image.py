@@ -127,7 +127,10 @@ _STEPS = st.lists(
                   st.sampled_from([None, "v", "w"])),
         st.builds(PartitionRecord, st.sampled_from([A, B]), st.integers(0, 1), st.just((1, 2)),
                   st.sampled_from([(1,), (2, 1)]), st.sampled_from([-1, 1]), st.just(0),
-                  st.just(0), st.just(()), st.sampled_from([(), (2,)])),
+                  st.just(0), st.just(()), st.sampled_from([(), (2,)]), st.just(())),
+        st.builds(PartitionRecord, st.sampled_from([A, B]), st.integers(0, 1), st.just((1, 2)),
+                  st.just((1,)), st.sampled_from([-1, 1]), st.just(0), st.just(0), st.just(()),
+                  st.just(()), st.just((2,))),
     ),
     max_size=30,
 ).map(lambda steps: [_later(record, number) for number, record in enumerate(steps, 1)])  # fmt: skip

@@ -4,6 +4,7 @@ import pytest
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnsupported
+from lakelog.metadata.features import OFFLINE_SINCE
 from lakelog.metadata.records import (
     BrokerFenced,
     BrokerFencedV0,
@@ -23,6 +24,7 @@ from lakelog.metadata.records import (
     decode_records,
     encode_record,
     encode_records,
+    metadata_version_of,
 )
 
 ID = bytes(range(16))
@@ -54,6 +56,10 @@ GOLDEN: list[tuple[Record, bytes]] = [
         PartitionRecord(ID, 7, (1, 2, 3), (), -1, 5, 6, (2,), (1,)),
         b'["partition",1,"AAECAwQFBgcICQoLDA0ODw",7,[1,2,3],[],-1,5,6,[2],[1]]\n',
     ),
+    (
+        PartitionRecord(ID, 7, (1, 2, 3), (), -1, 5, 6, (2,), (), (1, 2)),
+        b'["partition",2,"AAECAwQFBgcICQoLDA0ODw",7,[1,2,3],[],-1,5,6,[2],[],[1,2]]\n',
+    ),
     (LeadersReviewed(), b'["leaders-reviewed",0]\n'),
     (TopicRemoved(ID), b'["topic-removed",0,"AAECAwQFBgcICQoLDA0ODw"]\n'),
     (
@@ -70,6 +76,12 @@ GOLDEN: list[tuple[Record, bytes]] = [
 def test_the_stored_form_does_not_change(record: Record, stored: bytes) -> None:
     assert encode_record(record) == stored
     assert decode_records(stored) == [record]
+
+
+def test_only_a_record_with_offline_replicas_needs_the_level_that_has_them() -> None:
+    state = PartitionRecord(ID, 7, (1, 2, 3), (2,), 2, 5, 6, (3,))
+    assert metadata_version_of(state) == 1
+    assert metadata_version_of(state._replace(offline=(1,))) == OFFLINE_SINCE
 
 
 def test_a_batch_is_its_records_in_order() -> None:

@@ -7,13 +7,17 @@ whether the second needs an id.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
 from lakelog.coordinator.shard import coordinator_code
 from lakelog.coordinator.transaction.state import NO_PRODUCER_ID
 from lakelog.runtime.api import Tasks
+
+logger = logging.getLogger(__name__)
 
 
 class NewProducerId(NamedTuple):
@@ -45,6 +49,8 @@ class ProducerIdReservations:
     ) -> None:
         """Call `decide` with a reserved producer id, or `refuse` if none can be reserved.
 
+        decide: raises nothing, because other requests may wait for the same id.
+
         If an earlier request of this transactional id is waiting, call `decide` with
         `NO_PRODUCER_ID` after it; the decision may then reserve again.
         """
@@ -63,6 +69,12 @@ class ProducerIdReservations:
             code = ErrorCode.NONE
         except KafkaError as error:
             code = coordinator_code(error.code)
+        except Exception:
+            logger.exception(
+                "unexpected error while reserving a producer id for %s",
+                transactional_id,
+                extra=event("coordinator_failed", transactional_id=transactional_id),
+            )
         finally:
             others = self._waiting.pop(transactional_id)
             if code is not ErrorCode.NONE:

@@ -67,7 +67,8 @@ def plan_register_broker(
 ) -> Plan[int]:
     """Return the epoch of a broker that is alone; the leader epochs of its partitions rise too.
 
-    A repetition by the same process returns its epoch again (KIP-631).
+    A repetition by the same process returns its epoch again (KIP-631). Partitions that had no
+    leader in a cluster, before the metadata was moved, get one.
     """
     broker = image.brokers.get(broker_id)
     if broker is not None and broker.incarnation_id == incarnation_id:
@@ -86,7 +87,7 @@ def plan_register_broker(
     ]
     if broker is not None and broker.is_fenced:
         records.append(BrokerUnfenced(broker_id, epoch))
-    return Plan(tuple(records), epoch)
+    return Plan(tuple(reviewed(image, records)), epoch)
 
 
 class Joined(NamedTuple):

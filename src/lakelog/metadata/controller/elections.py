@@ -25,7 +25,9 @@ from lakelog.metadata.failover import (
     after_failure,
     elected_uncleanly,
     led_uncleanly,
+    with_offline,
 )
+from lakelog.metadata.features import METADATA_VERSION, OFFLINE_SINCE
 from lakelog.metadata.image import ELECTION_KEYS, MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, PartitionRecord, Record, ResourceType
@@ -63,26 +65,46 @@ def plan_failed_replicas(
 ) -> Plan[None]:
     """Move leaderships from failed replicas of a broker; they leave the ISRs and the ELRs.
 
-    Without a successor, a partition whose log is offline has no leader.
+    Without a successor, a partition whose log is offline has no leader, unless its topic has
+    `unclean.leader.election.enable` and another replica can lead. No later election chooses an
+    offline replica before the next start of its broker.
 
     failed: the failures by topic id and partition, see `after_failure`.
 
     Raises STALE_BROKER_EPOCH for another epoch than the present one.
     """
     check_broker_epoch(image, broker_id, epoch)
-    unable, records = image.fenced | image.read_only, []
+    records = []
     for (topic_id, index), failure in sorted(failed.items()):
         topic, old = image.topic_by_id(topic_id), image.partition(topic_id, index)
         if topic is None or old is None or broker_id not in old.replicas:
             continue
-        min_isr = image.min_isr(topic.name)
-        new = after_failure(old, broker_id, failure, unable, min_isr)
-        if new is not old and new.leader == NO_LEADER:
-            # A broker that cannot write serves reads, unlike an offline log.
-            new = after_failure(old, broker_id, failure, image.fenced, min_isr)
+        new = _failed_over(image, topic.name, old, broker_id, failure)
         if new is not old:
             records.append(PartitionRecord(topic_id, *new))
     return Plan(tuple(records), None)
+
+
+def _failed_over(
+    image: MetadataImage, topic: str, old: PartitionImage, broker_id: int, failure: Failure
+) -> PartitionImage:
+    """Return the partition after the failure of one replica; the same object if it is noted."""
+    min_isr, noted = image.min_isr(topic), old
+    # Older brokers cannot read that a replica is offline: elections may choose it, and its broker
+    # reports it again.
+    if failure.is_offline and image.feature_level(METADATA_VERSION) >= OFFLINE_SINCE:
+        noted = with_offline(old, broker_id, min_isr)
+    new = noted
+    # A broker that cannot write serves reads, unlike an offline log.
+    for unable in (image.fenced | image.read_only, image.fenced):
+        new = after_failure(noted, broker_id, failure, unable, min_isr)
+        if new is noted or new.leader != NO_LEADER:
+            break
+    if not failure.is_offline or new.leader != NO_LEADER or not image.may_lose_records(topic):
+        return new
+    lost = image.fenced | {broker_id}
+    elected = elected_uncleanly(new, lost | image.read_only)
+    return elected_uncleanly(new, lost) if elected.leader == NO_LEADER else elected
 
 
 class ElectionType(IntEnum):
@@ -161,13 +183,16 @@ def _elect(
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the partition has a leader")
     if leader is not None:
         return PartitionRecord(topic.topic_id, *_led_by(partition, leader, image.fenced))
-    # A live eligible replica would lead if its log were not offline.
+    # A live eligible replica would lead if its log were not offline, which metadata of older
+    # brokers does not show.
     offline = {*partition.isr, *partition.elr}
     elected = elected_uncleanly(partition, image.fenced | offline)
     if elected is partition:
         elected = elected_uncleanly(partition, image.fenced)
     if elected is partition:
-        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "all replicas are fenced")
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "all replicas are fenced or offline"
+        )
     return PartitionRecord(topic.topic_id, *elected)
 
 
@@ -176,4 +201,8 @@ def _led_by(partition: PartitionImage, leader: int, fenced: Container[int]) -> P
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {leader} has no replica")
     if leader in fenced:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"broker {leader} is fenced")
+    if leader in partition.offline:
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"the log of broker {leader} is offline"
+        )
     return led_uncleanly(partition, leader)

@@ -102,7 +102,9 @@ def _checked(image: MetadataImage, leader_id: int, proposal: ProposedIsr) -> Par
     is_valid = len(set(members)) == len(members) and set(members) <= set(old.replicas)
     if old.leader != leader_id or leader_id not in members or not is_valid:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if not all(_may_join(image, node_id, epoch, old.isr) for node_id, epoch in proposal.isr):
+    if not set(old.offline).isdisjoint(members) or not all(
+        _may_join(image, node_id, epoch, old.isr) for node_id, epoch in proposal.isr
+    ):
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA)
     return old
 

@@ -43,9 +43,10 @@ class Availability(NamedTuple):
     def offline_replicas(self, topic_id: bytes, partition: PartitionImage) -> list[int]:
         """Return the node ids of the replicas that are offline (KIP-112).
 
-        These are replicas on fenced brokers, and one on this broker whose log cannot be used.
+        These are replicas on fenced brokers, and replicas whose logs cannot be used: by the
+        metadata, and on this broker, which may have found it just now.
         """
-        unable = self.fenced
+        unable = self.fenced.union(partition.offline)
         if (topic_id, partition.partition) in self.offline:
             unable |= {self.node_id}
         return [node_id for node_id in partition.replicas if node_id in unable]

@@ -79,7 +79,7 @@ class Replicas:
         checkpointed: waits until the checkpoint files are up to date.
         durable: the topics that a power failure leaves complete.
         failed: called with the key of a partition and the failure of its log; with None after the
-            log was replaced.
+            log was replaced, and before it is deleted.
     """
 
     def __init__(
@@ -327,6 +327,8 @@ class Replicas:
         self._changed(partition.key)
 
     def _note_failed(self, partition: Partition) -> None:
+        if partition.is_retired:
+            return  # a check in a thread may end after the deletion of the topic
         epoch, is_offline = partition.failed_in, partition.offline_reason is not None
         self._failed(partition.key, None if epoch is None else Failure(epoch, is_offline))
 
@@ -474,6 +476,7 @@ class Replicas:
         self._partitions.forget_offline(topic.name, topic.topic_id)
         self._waiting = {key: None for key in self._waiting if key[0] != topic.topic_id}
         for index in sorted(topic.partitions):
+            self._failed((topic.topic_id, index), None)
             try:
                 self._delete_partition(topic, index)
             except OSError as error:

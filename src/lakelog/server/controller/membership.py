@@ -216,11 +216,11 @@ class Membership:
     def note_failed(self, key: tuple[bytes, int], failure: Failure | None) -> None:
         """Have other replicas lead a partition whose log here is damaged or has failed.
 
-        failure: None after the log has been replaced.
+        failure: None after the log has been replaced, and when its topic is deleted.
         """
-        if failure is None:
-            self._failed.pop(key, None)
-        else:
+        if failure is None and self._failed.pop(key, None) is None:
+            return
+        if failure is not None:
             self._failed[key] = failure
         self.follow(self._metadata.image)
 

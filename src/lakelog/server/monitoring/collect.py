@@ -148,18 +148,19 @@ def cluster_numbers(sources: Sources) -> dict[str, int]:
     broker, changes = sources.broker, sources.role_changes
     image, led = broker.image, [partition for partition in broker.partitions if partition.serves]
     leader = Availability.of(broker.node_id, broker.image, broker.partitions).leader
-    leaderless = sum(
-        leader(topic.topic_id, partition)[0] < 0
+    partitions = [
+        (topic.topic_id, partition)
         for topic in image.topics
         for partition in topic.partitions.values()
-    )
+    ]
     return {
         "partitions": len(broker.partitions),
         "led_partitions": len(led),
         "offline_partitions": len(broker.partitions.offline()),
         "under_replicated_partitions": sum(partition.is_under_replicated for partition in led),
         "under_min_isr_partitions": sum(partition.is_under_min_isr for partition in led),
-        "leaderless_partitions": leaderless,
+        "leaderless_partitions": sum(leader(*partition)[0] < 0 for partition in partitions),
+        "offline_replicas": sum(len(partition.offline) for _, partition in partitions),
         "replica_lag_records_max": max((partition.replica_lag for partition in led), default=0),
         "isr_shrinks_total": changes.isr_shrinks,
         "isr_expansions_total": changes.isr_expansions,

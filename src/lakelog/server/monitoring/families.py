@@ -101,6 +101,13 @@ _OVERVIEW = (
         (),
     ),
     (
+        "offline_replicas",
+        _G,
+        "Replicas of the cluster whose log their broker cannot use, in the metadata of this "
+        "broker: they lead nothing before that broker starts again.",
+        (),
+    ),
+    (
         "replica_lag_records_max",
         _G,
         "Most records that a follower lacks of a partition led by this broker.",

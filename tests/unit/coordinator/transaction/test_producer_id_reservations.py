@@ -76,6 +76,24 @@ async def test_one_transactional_id_too_many_reserves_no_producer_id(
     assert setup.producer_ids == 1
 
 
+def test_all_waiting_requests_are_refused_after_a_bug(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_: Setup) -> int:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(Setup, "next_producer_id", fail)
+
+    @in_virtual_time()
+    async def scenario(setup: Setup) -> None:
+        answers = await asyncio.gather(setup.init("new"), setup.init("new"))
+        assert [answer.code for answer in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+
+    scenario()
+    bugs = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [record.__dict__.get("event") for record in bugs] == ["coordinator_failed"]
+
+
 @in_virtual_time()
 async def test_all_waiting_requests_fail_if_no_producer_id_can_be_reserved(
     setup: Setup,

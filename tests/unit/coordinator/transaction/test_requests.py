@@ -60,6 +60,38 @@ async def test_a_request_whose_need_cannot_be_met_is_refused(setup: Setup) -> No
     assert await request.future is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+class _Failing(_Needy):
+    """Has a bug that shows once one of its needs is met."""
+
+    fails_at = 0
+
+    def decide(self, shard: TransactionShard, now: Now) -> Decision:
+        result = super().decide(shard, now)
+        if self.decided == self.fails_at:
+            raise RuntimeError("planted")
+        return result
+
+
+@pytest.mark.parametrize("fails_at", [2, 3], ids=["with a producer id", "with the ends of logs"])
+def test_a_request_is_refused_if_its_decision_fails_after_a_need(
+    fails_at: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(setup: Setup) -> None:
+        failing = _Failing(future=setup.tasks.future(), key="t")
+        failing.fails_at = fails_at
+        waiting = [_Needy(future=setup.tasks.future(), key="t") for _ in range(2)]
+        for request in (failing, *waiting):
+            setup.coordinator._host.ask(request)
+        futures = [request.future for request in (failing, *waiting)]
+        first, *others = await asyncio.wait_for(asyncio.gather(*futures), 60)
+        assert first is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert [sequences for _, sequences in others] == [{PLACE: NO_SEQUENCE}] * 2
+
+    run(scenario)
+    bugs = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [record.__dict__.get("event") for record in bugs] == ["coordinator_failed"]
+
+
 def test_a_request_is_refused_if_its_need_fails_unexpectedly(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

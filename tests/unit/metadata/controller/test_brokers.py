@@ -27,6 +27,7 @@ from lakelog.metadata.records import (
     ClusterRecord,
     FeatureRecord,
     ForgottenEpochs,
+    PartitionRecord,
     ProducerIdBlock,
     Record,
     metadata_version_of,
@@ -136,6 +137,17 @@ def test_each_start_has_a_new_epoch_and_raises_leader_epochs(image: MetadataImag
     assert topic is not None
     assert [topic.partitions[n].leader_epoch for n in (0, 1)] == [1, 0]
     assert image.brokers[1].rack == "r"
+
+
+def test_a_broker_that_is_alone_leads_its_offline_replica_again(image: MetadataImage) -> None:
+    topic = image.topic("orders")
+    assert topic is not None
+    state = PartitionRecord(topic.topic_id, 0, (1,), (), -1, 5, 8, (1,), (), (1,))
+    image = image.apply(state)
+    image = image.apply_all(plan_register_broker(image, 1, b"n" * 16).records, 2)
+    led = image.partition("orders", 0)
+    assert led is not None
+    assert (led.leader, led.offline) == (1, ())
 
 
 def test_registering_twice_in_one_life_is_once(image: MetadataImage) -> None:

@@ -22,7 +22,8 @@ from lakelog.metadata.controller.elections import (
     plan_election_settings,
     plan_failed_replicas,
 )
-from lakelog.metadata.failover import NO_LEADER, Failure
+from lakelog.metadata.failover import NO_LEADER, Failure, PartitionImage
+from lakelog.metadata.features import METADATA_VERSION, OFFLINE_SINCE
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (
     BrokerFenced,
@@ -30,8 +31,10 @@ from lakelog.metadata.records import (
     BrokerRecord,
     BrokerUnfenced,
     ConfigRecord,
+    FeatureRecord,
     LeadersReviewed,
     PartitionRecord,
+    Record,
     ResourceType,
     TopicRecord,
 )
@@ -251,6 +254,84 @@ def test_an_unclean_election_chooses_no_replica_whose_log_is_offline(
         assert found is not None and error is ErrorCode.NONE
         leaders[index] = found.leader
     assert leaders == {0: 2, 1: 1}, "broker 1 has the only replica of the second partition"
+
+
+@pytest.fixture
+def remembering(two_partitions: MetadataImage) -> MetadataImage:
+    """Broker 1 alone is in sync in both partitions; the metadata has offline replicas."""
+    level = FeatureRecord(METADATA_VERSION, OFFLINE_SINCE)
+    alone = PartitionRecord(TOPIC, 0, (1, 2), (1,), 1, 5, 9)
+    return two_partitions.apply_all([level, alone], two_partitions.end)
+
+
+def _failed(image: MetadataImage, *indexes: int) -> MetadataImage:
+    failed = {(TOPIC, index): Failure(5, is_offline=True) for index in indexes}
+    image = image.apply_all(plan_failed_replicas(image, 1, 1, failed).records, image.end)
+    assert plan_failed_replicas(image, 1, 1, failed).records == ()
+    return image
+
+
+def _state(image: MetadataImage, index: int = 0) -> PartitionImage:
+    found = image.partition("t", index)
+    assert found is not None
+    return found
+
+
+def test_the_metadata_remembers_that_a_log_is_offline(remembering: MetadataImage) -> None:
+    offline = _failed(remembering, 0)
+    assert (_state(offline).leader, _state(offline).offline) == (NO_LEADER, (1,))
+    reviews: list[list[Record]] = [
+        [LeadersReviewed()],
+        [BrokerFenced(1, 1), BrokerUnfenced(1, 1)],
+        [BrokerFenced(2, 1), BrokerUnfenced(2, 1)],
+    ]
+    for records in reviews:
+        assert _state(offline.apply_all(records, offline.end)).leader == NO_LEADER
+    start: list[Record] = [
+        BrokerFenced(1, 1),
+        BrokerRecord(1, b"n" * 16, 2, (), None),
+        BrokerUnfenced(1, 2),
+    ]
+    again = _state(offline.apply_all(start, offline.end))
+    assert (again.leader, again.offline) == (1, ())
+
+
+def test_a_follower_whose_log_is_offline_is_remembered_too(remembering: MetadataImage) -> None:
+    followed = remembering.apply(PartitionRecord(TOPIC, 0, (1, 2), (1, 2), 2, 5, 10))
+    offline = _state(_failed(followed, 0))
+    assert (offline.leader, offline.isr, offline.offline) == (2, (2,), (1,))
+
+
+@pytest.mark.parametrize("level", [OFFLINE_SINCE - 1, OFFLINE_SINCE])
+def test_another_replica_leads_at_once_if_loss_is_accepted(
+    remembering: MetadataImage, level: int
+) -> None:
+    image = remembering.apply(FeatureRecord(METADATA_VERSION, level))
+    image = image.apply(ConfigRecord(ResourceType.TOPIC, "t", ELECTION_SETTINGS_UNCLEAN, "true"))
+    for stuck in (image, image.apply(BrokerReadOnly(2, 1))):
+        assert (_state(_failed(stuck, 0)).leader, _state(_failed(stuck, 1), 1).leader) == (2, -1)
+
+
+def test_older_brokers_need_not_read_that_a_log_is_offline(remembering: MetadataImage) -> None:
+    older = remembering.apply(FeatureRecord(METADATA_VERSION, OFFLINE_SINCE - 1))
+    assert _state(_failed(older, 0)).offline == ()
+    failed = {(TOPIC, 0): Failure(5, is_offline=True)}
+    upgraded = _failed(older, 0).apply(FeatureRecord(METADATA_VERSION, OFFLINE_SINCE))
+    (record,) = plan_failed_replicas(upgraded, 1, 1, failed).records
+    assert isinstance(record, PartitionRecord)
+    assert record.offline == (1,), "the broker reports it again"
+
+
+def test_no_requested_election_chooses_a_log_that_is_offline(remembering: MetadataImage) -> None:
+    offline = _failed(remembering, 0, 1)
+    assert _elect(offline, UNCLEAN, 1, "t")[1] is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    named = plan_elect_leaders(offline, UNCLEAN, [("t", [0])], {("t", 0): 1})
+    assert [(row.error, row.message) for row in named.result] == [
+        (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "the log of broker 1 is offline")
+    ]
+    elected, error = _elect(offline, UNCLEAN, 0, "t")
+    assert (error, _state(elected).leader, _state(elected).offline) == (ErrorCode.NONE, 2, (1,))
+    assert _elect(elected, PREFERRED, 0, "t")[1] is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
 def test_another_process_reports_nothing(two_partitions: MetadataImage) -> None:

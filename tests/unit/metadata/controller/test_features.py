@@ -49,7 +49,7 @@ E = ErrorCode
     ("update", "text"),
     [
         (FeatureUpdate("metadata.version", 25, UP), "is no feature"),
-        (FeatureUpdate(METADATA_VERSION, 4, UP), "supported: 1 to 3"),
+        (FeatureUpdate(METADATA_VERSION, 5, UP), "supported: 1 to 4"),
         (FeatureUpdate(TV, -1, UNSAFE), "supported: 0 to 2"),
         (FeatureUpdate("group.version", 0, SAFE), "supported: 1 to 1"),
         (FeatureUpdate(TV, 1, UP), "a downgrade"),

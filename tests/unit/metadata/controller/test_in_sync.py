@@ -58,6 +58,15 @@ def test_a_broker_that_cannot_write_does_not_join(image: MetadataImage) -> None:
     assert alter(image, proposal(LEADER, OTHER)).error is ErrorCode.INELIGIBLE_REPLICA
 
 
+def test_a_replica_whose_log_is_offline_does_not_join(image: MetadataImage) -> None:
+    image = image.apply(PartitionRecord(TOPIC, 0, (1, 2, 3), (2,), LEADER, 5, 8 + 1, (), (), (3,)))
+    wanted = proposal(LEADER, OTHER, partition_epoch=9)
+    assert alter(image, wanted).error is ErrorCode.INELIGIBLE_REPLICA
+    image = image.apply(BrokerRecord(OTHER, b"n" * 16, EPOCH + 1, (), None))
+    wanted = proposal(partition_epoch=10, isr=((LEADER, EPOCH), (OTHER, EPOCH + 1)))
+    assert alter(image, wanted).error is ErrorCode.NONE
+
+
 def test_a_leader_that_cannot_write_hands_over_to_the_first_new_member(
     image: MetadataImage,
 ) -> None:

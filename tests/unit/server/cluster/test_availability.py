@@ -42,6 +42,11 @@ def test_an_own_replica_is_offline_if_its_log_cannot_be_used() -> None:
     assert availability.offline_replicas(b"o" * 16, _partition(2)) == [2]
 
 
+def test_a_replica_is_offline_by_the_metadata() -> None:
+    partition = _partition(1)._replace(offline=(2,))
+    assert _availability(3).offline_replicas(TOPIC, partition) == [3, 2]
+
+
 def test_a_broker_knows_which_of_its_logs_are_offline() -> None:
     with MemoryBroker() as world:
         key, broker = (world.create("orders", 2), 0), world.broker

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from lakelog.base.endpoint import Endpoint
@@ -18,18 +20,28 @@ from memory_broker import MemoryBroker
 OWN = 1
 
 
+def start_again(world: MemoryBroker) -> None:
+    """Register another process of the broker, with the complete folder of the former one."""
+    membership, metadata = world._server._control.membership, world.broker.metadata
+    metadata.incarnation_id = world.metadata._brokers[OWN] = b"n" * 16
+    world.run(
+        membership.register(
+            (Endpoint("PLAINTEXT", "h", 9092),),
+            "r",
+            directory_id=bytes(16),
+            previous_epoch=membership.epoch,
+            kept=KeptTopics(),
+        )
+    )
+
+
 def test_a_broker_registers_is_unfenced_and_leaves() -> None:
     with MemoryBroker() as world:
-        membership, metadata = world._server._control.membership, world.broker.metadata
+        membership = world._server._control.membership
         before = membership.epoch
-        metadata.incarnation_id = world.metadata._brokers[OWN] = b"n" * 16
-        endpoint = Endpoint("PLAINTEXT", "h", 9092)
-        world.run(
-            membership.register(
-                (endpoint,), "r", directory_id=bytes(16), previous_epoch=before, kept=KeptTopics()
-            )
-        )
+        start_again(world)
         own = world.broker.image.brokers[OWN]
+        endpoint = Endpoint("PLAINTEXT", "h", 9092)
         assert (own.epoch, own.endpoints, own.rack) == (before + 1, (endpoint,), "r")
         assert own.is_fenced
         membership.serve()
@@ -101,7 +113,7 @@ def test_a_broker_that_lacks_records_is_not_eligible_and_unfenced_afterwards() -
         assert not world.broker.image.brokers[OWN].is_fenced
 
 
-def test_a_partition_whose_only_log_is_offline_has_no_leader_until_it_is_replaced() -> None:
+def test_a_partition_whose_only_log_is_offline_has_no_leader_until_a_start() -> None:
     with MemoryBroker() as world:
         key = world.create("orders"), 0
         membership, metadata = world._server._control.membership, world.broker.metadata
@@ -112,10 +124,13 @@ def test_a_partition_whose_only_log_is_offline_has_no_leader_until_it_is_replace
         world.pass_time(1.0)
         offline = world.broker.image.partition("orders", 0)
         assert offline is not None
-        assert (offline.leader, offline.isr, offline.elr) == (NO_LEADER, (), (OWN,))
-        membership.note_failed(key, None)
+        assert (offline.leader, offline.isr, offline.offline) == (NO_LEADER, (), (OWN,))
         world.run(metadata.submit(lambda image: plan_fence(image, {OWN: membership.epoch})))
-        world.pass_time(0.01)
+        world.pass_time(1.0)
+        assert world.broker.image.partition("orders", 0) == offline
+        membership.note_failed(key, None)  # as in a new process
+        start_again(world)
+        world.pass_time(1.0)
         mended = world.broker.image.partition("orders", 0)
         assert mended is not None
         assert (mended.leader, mended.isr) == (OWN, (OWN,))
@@ -142,6 +157,35 @@ def test_a_log_that_fails_during_the_report_of_a_loss_is_reported_too(
         offline = world.broker.image.partition("payments", 0)
         assert offline is not None
         assert (offline.leader, offline.elr) == (NO_LEADER, (OWN,))
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "in a read that ends later"])
+def test_the_failure_of_a_log_is_not_reported_after_the_deletion_of_its_topic(
+    is_late: bool,
+) -> None:
+    with MemoryBroker() as world:
+        kept, _ = world.create("kept"), world.create("orders")
+        membership, partition = world._server._control.membership, world.partition("orders")
+        membership.serve()
+
+        def fail() -> None:
+            world.disk.fail("write", errno.EIO, suffix=".log", times=2)
+            for topic in ("kept",) if is_late else ("kept", "orders"):
+                with pytest.raises(KafkaError):
+                    world.append(topic)
+
+        def reported() -> list[bytes]:
+            request = membership.heartbeat()
+            assert request is not None
+            return [replica.topic_id for replica in request.failed_replicas]
+
+        fail()
+        assert reported() == ([kept] if is_late else [kept, partition.topic_id])
+        world.delete("orders")
+        if is_late:
+            partition.take_offline("a read of another thread has failed")
+        world.pass_time(1.0)
+        assert reported() == [kept]
 
 
 def test_a_living_broker_that_was_unregistered_stops(

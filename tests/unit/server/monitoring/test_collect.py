@@ -7,6 +7,8 @@ import pytest
 
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode
+from lakelog.metadata.controller.elections import plan_failed_replicas
+from lakelog.metadata.failover import Failure
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.monitoring.collect import overview
 from lakelog.server.monitoring.families import ELECTION_COUNT
@@ -14,7 +16,7 @@ from lakelog.server.monitoring.pages import compat
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
 from memory_broker import MemoryBroker
-from replica_pair import FOLLOWER, ReplicaPair
+from replica_pair import FOLLOWER, LEADER, ReplicaPair
 
 
 @pytest.fixture
@@ -141,8 +143,18 @@ def test_operators_see_the_replicas_of_a_cluster(world: MemoryBroker, sources: S
     pair.leader.use_config(LogConfig(min_insync_replicas=2))
     assert numbers(*states) == [1, 1, 0, 1]
     assert numbers(*brokers) == [1, 2, 1]
+    key = pair.leader.key
     pair.change((FOLLOWER,), leader=-1, epoch_rises=True)
     assert numbers("under_replicated_partitions", "leaderless_partitions") == [0, 1]
+    assert numbers("offline_replicas") == [0]
+    failed = {key: Failure(0, is_offline=True)}
+    epoch = world.broker.image.broker_epoch(LEADER)
+    world.run(
+        world.broker.metadata.submit(
+            lambda image: plan_failed_replicas(image, LEADER, epoch, failed)
+        )
+    )
+    assert numbers("offline_replicas") == [1]
 
 
 def test_kafka_s_names_have_the_same_numbers(world: MemoryBroker, sources: Sources) -> None:
