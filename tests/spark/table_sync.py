@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from broker_process import LAKELOG
@@ -51,9 +52,21 @@ class Sync:
         assert self._process.stderr is not None
         return self._process.stderr.readline()
 
+    def has_java(self) -> bool:
+        """Return whether Spark's Java process runs; its script is replaced by it."""
+        pid = self._process.pid
+        tasks = Path(f"/proc/{pid}/task").glob("*/children")
+        children = [child for task in tasks for child in task.read_text().split()]
+        lines = [Path(f"/proc/{each}/cmdline").read_bytes() for each in children]
+        return any(b"deploy.SparkSubmit" in line for line in lines)
+
     def terminate(self) -> None:
         self._process.terminate()
 
     def interrupt(self) -> None:
         """Send SIGINT to the process group, as ^C does."""
         os.killpg(self._process.pid, signal.SIGINT)
+
+    def terminate_group(self) -> None:
+        """Send SIGTERM to Java and Python's workers as well, as `systemctl stop` does."""
+        os.killpg(self._process.pid, signal.SIGTERM)

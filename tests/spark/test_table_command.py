@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 
@@ -52,6 +53,19 @@ def test_a_table_is_synced_from_the_command_line(
     for nothing_new in (again, interrupted.result()):
         assert (nothing_new["rows_added"], nothing_new["rows_total"]) == (0, 7)
         assert nothing_new["snapshot_id"] == followed["snapshot_id"]
+
+
+def test_a_signal_that_ends_java_as_well_ends_the_command_in_order(
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Java starts, so that the command talks to it next."""
+    words = (make_topic(3), "--warehouse", str(tmp_path), "--follow", "--every", "1s", "-f", "json")
+    follow = Sync(bootstrap, *words)
+    eventually(follow.has_java, TIMEOUT_S)
+    follow.terminate_group()
+    status, out, err = follow.end()  # Py4J may log the end of its connection with a traceback
+    assert status == 0, err
+    assert json.loads(out)[0]["rows_total"] == 0
 
 
 @pytest.mark.parametrize(

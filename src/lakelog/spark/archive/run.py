@@ -94,6 +94,7 @@ _POLL_S = 0.5
 _FAILURES_MAX = 3
 _LEFTOVER_AGE_S = 86_400.0
 _JAVA_GONE = (Py4JError, ConnectionError)
+_JAVA_ENDED = "Spark's Java process ended unexpectedly"
 _LOST_TAIL = ("LogDivergedError: ", "LogReplacedError: ")
 _TOO_MANY = "TooManyPartitionsError: "
 _LASTING = ("WarehouseFullError: ", "CatalogLockedError: ")
@@ -149,6 +150,9 @@ class Run:
     def watch(self) -> None:
         """Run and restart the query until the work is done or `stop` is set.
 
+        A signal for the whole group of processes, as of `systemctl stop`, ends Java as well. Its
+        errors after that are ignored: the table has all that was committed.
+
         Raises `SyncError`, and `KafkaError` if an outage of the broker exceeds the limit.
         """
         self._snapshot_id = state_of(self._job).snapshot_id
@@ -158,6 +162,12 @@ class Run:
                     return
         except FINAL as error:
             raise SyncError(str(error)) from error
+        except (*_JAVA_GONE, PySparkException) as error:
+            if self.stop.is_set():
+                return
+            if isinstance(error, _JAVA_GONE):
+                raise SyncError(_JAVA_ENDED) from error
+            raise
 
     def _attempt(self) -> bool:
         """Run the query once; return whether the work is done.
@@ -197,7 +207,9 @@ class Run:
                 if ended:
                     return True
         except _JAVA_GONE as error:
-            raise SyncError("Spark's Java process ended unexpectedly") from error
+            # Not left to `_attempt`, which would count it as a failure of a connection.
+            if not self.stop.is_set():
+                raise SyncError(_JAVA_ENDED) from error
         finally:
             with suppress(*_JAVA_GONE):
                 query.stop()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn, cast
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkRuntimeError, StreamingQueryException
 from sqlalchemy.exc import OperationalError
 
 from lakelog.spark.archive import run as running
@@ -289,3 +290,63 @@ def test_another_error_of_java_has_its_message_alone() -> None:
     full = "No space left on device"
     assert reason_of(failure(full, f"java.io.IOException: {full}\n\tat java.Foo")) == full
     assert reason_of(StreamingQueryException("the query is gone\nmore")) == "the query is gone"
+
+
+class EndedByJava:
+    """A query whose Java process ends while it is awaited; a signal may have come before."""
+
+    def __init__(self, on_wait: Callable[[], object]) -> None:
+        self._on_wait = on_wait
+
+    def awaitTermination(self, timeout_s: float) -> NoReturn:  # noqa: N802 - of PySpark
+        self._on_wait()
+        raise Py4JNetworkError("Error while sending or receiving")
+
+    def stop(self) -> NoReturn:
+        raise ConnectionRefusedError
+
+
+@pytest.mark.parametrize("is_signalled", [False, True])
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_signal_that_ends_java_as_well_is_no_failure(
+    run: Run, monkeypatch: pytest.MonkeyPatch, is_signalled: bool, begins: bool
+) -> None:
+    run.stop.clear()
+
+    def signal_comes() -> None:
+        if is_signalled:
+            run.stop.set()
+
+    def start(_: Run, checkpoint: Path) -> EndedByJava:
+        if begins:
+            return EndedByJava(signal_comes)
+        signal_comes()
+        raise Py4JNetworkError("Error while sending or receiving")
+
+    monkeypatch.setattr(Run, "_reconcile", lambda _: None)
+    monkeypatch.setattr(Run, "_start", start)
+    if is_signalled:
+        run.watch()
+    else:
+        with pytest.raises(SyncError, match="Java process ended unexpectedly"):
+            run.watch()
+
+
+@pytest.mark.parametrize("is_signalled", [False, True])
+def test_a_signal_while_java_starts_is_no_failure(
+    run: Run, monkeypatch: pytest.MonkeyPatch, is_signalled: bool
+) -> None:
+    run.stop.clear()
+
+    def start(_: Run, checkpoint: Path) -> NoReturn:
+        if is_signalled:
+            run.stop.set()
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    monkeypatch.setattr(Run, "_reconcile", lambda _: None)
+    monkeypatch.setattr(Run, "_start", start)
+    if is_signalled:
+        run.watch()
+    else:
+        with pytest.raises(PySparkRuntimeError):
+            run.watch()
