@@ -10,6 +10,7 @@ from typing import Any
 
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.base.memory_budget import Share
+from lakelog.runtime.api import File
 from lakelog.runtime.turns import LoopTurns
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import Limits, SharedLimit
@@ -247,6 +248,7 @@ class Sink:
         self.at_once = False
         self.closed = 0
         self.failures: list[Exception] = []
+        self.unreadable: list[tuple[Any, int | None]] = []
         self.slices: dict[bytes, FakeSlice] = {}
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -284,6 +286,9 @@ class Sink:
     def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
         self.failures.append(error)
         connection.close()
+
+    def on_unreadable(self, file: File, error: OSError) -> None:
+        self.unreadable.append((file, error.errno))
 
     def on_close(self, connection: Connection, abandoned: list[Reply]) -> None:
         self.closed += 1

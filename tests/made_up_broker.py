@@ -111,6 +111,7 @@ class Broker:
             self.tasks,
             self.requests,
             Gate(BrokersApart(()), NoQuotas()),
+            lambda file, error: None,
         )
         self.acceptor = Acceptor(
             "PLAINTEXT",

@@ -159,6 +159,9 @@ class ClosedSink:
     def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
         raise AssertionError(what) from error
 
+    def on_unreadable(self, file: File, error: OSError) -> None:
+        raise NotImplementedError
+
     def on_close(self, connection: Connection, abandoned: list[Reply]) -> None:
         pass
 

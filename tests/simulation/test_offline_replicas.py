@@ -11,6 +11,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import NewTopic
 from lakelog.metadata.failover import NO_LEADER, PartitionImage
 from lakelog.records.builder import BatchBuilder
+from lakelog.runtime.api import File
 from simulation.fetching import fetch_code
 from simulator.brokers.host import DATA, BrokerHost
 from simulator.clients.producers.batches import answer_of, produce_request
@@ -20,12 +21,15 @@ from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
 from simulator.engine.process import Process
 from simulator.network.connection import ClientConnection
+from simulator.network.sockets import SimulatedNet, SimulatedSocket
 from waiting import until
 
 PLACE = "spare", 0
 LOG = DATA / "spare-0" / "00000000000000000000.log"
 FIRST_VALUE_BIT = 8 * 70
 """Within the only record of the first batch."""
+SENT_AS_A_FILE = bytes(60_000)
+"""A value with which a response is not copied from the file."""
 SETTINGS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 PRODUCE_VERSION = 9
 HANDOVER_S = 5.0
@@ -70,10 +74,12 @@ async def create(nemesis: ClusterNemesis) -> BrokerHost:
     return nemesis._hosts[state(nemesis).leader - 1]
 
 
-async def produce(nemesis: ClusterNemesis, host: BrokerHost) -> None:
+async def produce(
+    nemesis: ClusterNemesis, host: BrokerHost, value: bytes = b"a value that may be damaged"
+) -> None:
     """Write one batch of one record, as soon as the broker leads the partition."""
     builder = BatchBuilder(0)
-    builder.append(0, None, b"a value that may be damaged")
+    builder.append(nemesis._simulator.wall_ms(), None, value)
     request = produce_request(PLACE, bytes(builder.build()))
     connection = ClientConnection(nemesis._network, Process("writer"), host.address)
 
@@ -174,6 +180,36 @@ def test_a_failed_log_hands_over_uncleanly_to_a_live_replica(
         await until(lambda: state(nemesis).leader not in (NO_LEADER, host.node_id), BACK_S)
         assert await fetch_code(nemesis, leader(nemesis), PLACE) is ErrorCode.NONE
         host.disk.forget_faults()
+        host.kill()
+        await host.bring_back()
+        await until(lambda: len(state(nemesis).isr) == len(nemesis._hosts), BACK_S)
+
+    in_a_world(monkeypatch, fail)
+
+
+def test_a_leader_that_cannot_send_its_log_hands_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    send_file = SimulatedNet.send_file
+    failing: list[str] = []
+
+    def send_or_fail(
+        net: SimulatedNet, sock: SimulatedSocket, file: File, offset: int, count: int
+    ) -> int:
+        if file.path == LOG and net._process.host in failing:
+            raise OSError(errno.EIO, "Input/output error")
+        return send_file(net, sock, file, offset, count)
+
+    monkeypatch.setattr(SimulatedNet, "send_file", send_or_fail)
+
+    async def fail(nemesis: ClusterNemesis) -> None:
+        host = await create(nemesis)
+        await produce(nemesis, host, SENT_AS_A_FILE)
+        await until(lambda: len(state(nemesis).isr) == len(nemesis._hosts), BACK_S)
+        failing.append(host.name)
+        assert await fetch_code(nemesis, host, PLACE) is None, "the connection is closed"
+        await until(lambda: state(nemesis).leader not in (NO_LEADER, host.node_id), HANDOVER_S)
+        assert host.node_id in state(nemesis).offline
+        assert await fetch_code(nemesis, leader(nemesis), PLACE) is ErrorCode.NONE
+        failing.clear()
         host.kill()
         await host.bring_back()
         await until(lambda: len(state(nemesis).isr) == len(nemesis._hosts), BACK_S)

@@ -64,6 +64,7 @@ class PartitionImage(NamedTuple):
     def led_by(self, leader: int, isr: tuple[int, ...]) -> PartitionImage:
         """Return the partition with this leader, in a new leader epoch."""
         assert leader == NO_LEADER or leader in isr, "the leader is in the ISR"
+        assert leader not in self.offline, "an offline replica does not lead"
         return self._replace(
             isr=isr,
             leader=leader,

@@ -14,6 +14,8 @@ from lakelog.base.config.keys.topics import LONG_MAX
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import NotLeaderError, Role
+from lakelog.runtime.api import File
+from lakelog.storage.names import parse_dir_name
 
 
 def _nowhere(topic: str | bytes, index: int) -> Role | None:
@@ -132,6 +134,17 @@ class Partitions:
         """Add the partition to `offline_keys` if its log has failed."""
         if partition.offline_reason is not None and partition in self._all:
             self._failed.add(partition.key)
+
+    def note_unreadable(self, file: File, error: OSError) -> None:
+        """Have the partition fail whose log has this open file, as after any failed read.
+
+        A file that its log has closed since is ignored: the next read opens it, and fails.
+        """
+        key = parse_dir_name(file.path.parent.name)
+        partition = None if key is None else self._by_key.get(key)
+        # By the file, not by its name, which the log of a later topic may have.
+        if partition is not None and partition.is_online and partition.log.segments.reads(file):
+            partition.storage_error(error)
 
     @property
     def high_watermarks(self) -> dict[tuple[str, int], int]:

@@ -242,6 +242,7 @@ class Server:
             self._environment.tasks,
             broker.requests,
             broker.gate,
+            broker.partitions.note_unreadable,
         )
 
     def _make_maintenance(self, connections: ConnectionRegistry) -> Maintenance:

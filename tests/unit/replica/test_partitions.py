@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from doubles.disk import MemoryDisk
@@ -115,3 +117,16 @@ def test_offline_are_partitions_whose_logs_cannot_be_opened_or_have_failed() -> 
     topics.partitions.note_offline(failed)
     topics.partitions.forget_offline("orders", OLD)
     assert topics.partitions.offline_keys == frozenset()
+
+
+def test_a_file_that_cannot_be_read_takes_the_partition_of_its_log_offline() -> None:
+    topics, error = Topics(), OSError(errno.EIO, "Input/output error")
+    old, other = topics.create("t", OLD, 0), topics.create("t", OLD, 1)
+    file = old.log.segments.active.open().file
+    topics.delete(old)
+    new = topics.create("t", NEW, 0)
+    assert new.log.segments.active.open().file.path == file.path
+    topics.partitions.note_unreadable(file, error)
+    assert new.is_online, "the file is of the deleted log"
+    topics.partitions.note_unreadable(new.log.segments.active.open().file, error)
+    assert (new.is_online, other.is_online) == (False, True)

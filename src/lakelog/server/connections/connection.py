@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 
-from lakelog.runtime.api import Disk, Net, Socket, Tasks
+from lakelog.runtime.api import Disk, File, Net, Socket, Tasks
 from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.receive_buffer import FRAME_SIZE, ReceiveBuffer
 from lakelog.server.connections.repeat import Repeat
@@ -352,8 +353,8 @@ class Connection:
             return
         try:
             responses.send_parts()
-        except OSError:
-            self._on_gone()
+        except OSError as error:
+            self._on_send_failed(error)
             return
         except Exception as error:  # noqa: BLE001 - as in `_handle`
             self.fail("a connection", error)
@@ -383,6 +384,19 @@ class Connection:
         self.repeat = None
 
     # Closing
+
+    def _on_send_failed(self, error: OSError) -> None:
+        file = self.responses.unreadable(error)
+        if file is None:
+            self._on_gone()
+        else:
+            self.on_unreadable(file, error)
+
+    def on_unreadable(self, file: File, error: OSError) -> None:
+        """Close, because a part of a response is lost; the partition of the file fails."""
+        self.close()
+        # Later: the failure answers waiting requests, and the caller may be handling one.
+        self._tasks.call_soon(partial(self._sink.on_unreadable, file, error))
 
     def _on_gone(self) -> None:
         """Close a connection whose peer disconnected, in a later turn if many do at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
+from lakelog.runtime.api import File
 from lakelog.server.connections.reply import Reply
 
 C = TypeVar("C", contravariant=True)
@@ -37,6 +38,10 @@ class RequestSink(Protocol[C]):
 
     def on_failure(self, connection: C, what: str, error: Exception) -> None:
         """Close a connection because `what` has failed by a bug or a lack of memory."""
+        ...
+
+    def on_unreadable(self, file: File, error: OSError) -> None:
+        """Have the log fail to which a file belongs that could not be read for a response."""
         ...
 
     def on_close(self, connection: C, abandoned: list[Reply]) -> None:

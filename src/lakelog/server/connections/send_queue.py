@@ -5,6 +5,7 @@ A range is sent by `sendfile` if the page cache holds it. Otherwise a thread rea
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
@@ -37,6 +38,10 @@ _COPY_MAX = 32 * 1024
 """Largest slice, in bytes, that is copied between the bytes around it: cheaper than a call."""
 
 
+_OF_FILES = frozenset({errno.EIO, errno.ENODATA, errno.EBADMSG, errno.ESTALE})
+"""Errors of a device or of its file system, which no socket has."""
+
+
 class Sender(Protocol):
     """The connection whose responses a queue sends."""
 
@@ -48,7 +53,19 @@ class Sender(Protocol):
         """Send as much as can be sent."""
         ...
 
+    def on_unreadable(self, file: File, error: OSError) -> None:
+        """Close, and have the failure of the log of this file reported."""
+        ...
+
     def close(self) -> None: ...
+
+
+def _is_of_file(error: OSError) -> bool:
+    """Return whether `sendfile` has failed because of the file, not because of the socket.
+
+    Errors of TLS have numbers of their own: that of `ssl.SSLSyscallError` equals EIO.
+    """
+    return type(error) is OSError and error.errno in _OF_FILES
 
 
 class SendQueue:
@@ -131,8 +148,8 @@ class SendQueue:
                 data = data[self._sock.send(data) :]
             except (BlockingIOError, InterruptedError):
                 pass
-            except OSError:
-                self._fail()
+            except OSError as error:
+                self._fail(error)
                 return
         if data:
             self.queue(data)
@@ -205,9 +222,9 @@ class SendQueue:
                     tail = tail[sock.send(tail) :]
         except (BlockingIOError, InterruptedError):
             pass
-        except OSError:
+        except OSError as error:
             part.release()
-            self._fail()
+            self._fail(error, part.file)
             return
         if sent < 0:
             self.queue_slice(part, head[sent:], tail)
@@ -345,20 +362,35 @@ class SendQueue:
             return
         self._warming = False
         self._is_fresh = True
-        if work.exception() is not None:
+        error = work.exception()
+        if isinstance(error, OSError):
+            sender.on_unreadable(held.file, error)
+            return
+        if error is not None:
             sender.close()
             return
         if work.result():
             self._cold = _COLD_FOR
         sender.flush()
 
+    def unreadable(self, error: OSError) -> File | None:
+        """Return the file that `send_parts` could not read, None if `error` is of the socket."""
+        head = self.parts[0] if self.parts else None
+        return head.file if isinstance(head, LogSlice) and _is_of_file(error) else None
+
     def pause(self) -> None:
         """Wait for the socket no longer."""
         self._set_blocked(False)
 
-    def _fail(self) -> None:
-        if self._sender is not None:
-            self._sender.close()
+    def _fail(self, error: OSError, file: File | None = None) -> None:
+        """Close the connection. file: which was being sent, and may be at fault."""
+        sender = self._sender
+        if sender is None:
+            return
+        if file is not None and _is_of_file(error):
+            sender.on_unreadable(file, error)
+        else:
+            sender.close()
 
     def close(self) -> None:
         """Discard the unsent parts; nothing is sent any more."""

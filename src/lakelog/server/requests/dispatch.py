@@ -16,7 +16,7 @@ from typing import Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api
-from lakelog.runtime.api import Tasks
+from lakelog.runtime.api import File, Tasks
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.repeat import ANSWERED, WAITING, Repeat
@@ -112,7 +112,10 @@ class Dispatcher:
         tasks: Tasks,
         requests: RequestMetrics,
         gate: Gate,
+        note_unreadable: Callable[[File, OSError], object],
     ) -> None:
+        """note_unreadable: called with a file that could not be read for a response."""
+        self._note_unreadable = note_unreadable
         self._routes = routes
         for route in routes.values():
             route.note = requests.durations(route.api).note
@@ -142,6 +145,10 @@ class Dispatcher:
         """Close the connection and log `error` with its traceback."""
         self._closings.bug(what, connection.session.peer_name, error)
         connection.close()
+
+    def on_unreadable(self, file: File, error: OSError) -> None:
+        """Take the partition offline whose log has this file."""
+        self._note_unreadable(file, error)
 
     def on_close(self, connection: Connection, abandoned: list[Reply]) -> None:
         """Release the memory of abandoned requests, and stop counting the connection."""

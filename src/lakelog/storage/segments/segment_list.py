@@ -16,7 +16,7 @@ from typing import overload
 
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.shortage import is_shortage
-from lakelog.runtime.api import Disk
+from lakelog.runtime.api import Disk, File
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.names import SEGMENT_SUFFIXES, file_name
 from lakelog.storage.segments.handles import HandleCache
@@ -113,6 +113,11 @@ class SegmentList(Sequence[Segment]):
     def size(self) -> int:
         """Bytes of all `.log` files."""
         return sum(segment.size for segment in self._segments)
+
+    def reads(self, file: File) -> bool:
+        """Return whether this is the open file of a segment."""
+        handles = (segment.handle for segment in self._segments)
+        return any(handle is not None and handle.file is file for handle in handles)
 
     def number_of(self, offset: int) -> int:
         """Return the number of the last segment that begins at or before `offset`, else 0."""

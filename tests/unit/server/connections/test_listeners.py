@@ -156,6 +156,7 @@ class ArrivingSockets:
             tasks,
             RequestMetrics(clock),
             Gate(BrokersApart(()), NoQuotas()),
+            lambda file, error: None,
         )
         arriving_sockets: Any = self
         self.acceptor = Acceptor(

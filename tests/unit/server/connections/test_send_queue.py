@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import random
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -134,14 +136,57 @@ def test_a_device_that_fails_ends_the_connection() -> None:
     transport.cold.add(0)
 
     def fail(file: Any, offset: int, size: int) -> bool:
-        raise OSError("the device")
+        raise OSError(errno.EIO, "the device")
 
     transport.read_ahead = fail  # type: ignore[method-assign]
     transport.incoming += frame(request(1))
     transport.run()
     transport.offloaded[0].finish()
+    transport.run()
     assert connection.closed
     assert (found.released, found.held) == (1, 0)
+    assert sink.unreadable == [(found.file, errno.EIO)]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("sends_files", [False, True])
+def test_a_file_that_cannot_be_read_while_it_is_sent_is_reported(
+    at_once: bool, sends_files: bool
+) -> None:
+    transport, sink, connection = connect()
+    (found,), frames = fetching(sink, 1)
+    sink.at_once, transport.sends_files = at_once, sends_files
+
+    def fail_to_send(sock: Any, file: Any, offset: int, count: int) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def fail_to_read(offset: int, size: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    transport.send_file = fail_to_send  # type: ignore[method-assign]
+    found.file.read_at = fail_to_read  # type: ignore[method-assign]
+    transport.incoming += frames
+    transport.run()
+    assert connection.closed
+    assert found.released == 1
+    assert sink.unreadable == [(found.file, errno.EIO)]
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, ""), ssl.SSLSyscallError(5, "")])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_peer_that_is_gone_is_no_failure_of_the_file(at_once: bool, error: OSError) -> None:
+    transport, sink, connection = connect()
+    (found,), frames = fetching(sink, 1)
+    sink.at_once = at_once
+
+    def fail(sock: Any, file: Any, offset: int, count: int) -> int:
+        raise error
+
+    transport.send_file = fail  # type: ignore[method-assign]
+    transport.incoming += frames
+    transport.run()
+    assert connection.closed
+    assert (found.released, sink.unreadable) == (1, [])
 
 
 def test_a_thread_that_cannot_be_started_ends_the_connection() -> None:
