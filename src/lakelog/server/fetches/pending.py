@@ -155,10 +155,13 @@ class PendingFetch:
     def _read(self) -> list[PartitionRead]:
         """Read all partitions of the plan."""
         reads, size = list[PartitionRead](), 0
+        # As in Kafka, a negative limit is an error of the first partition alone.
+        bytes_left = self._bytes_max
         for target in self._plan.targets:
-            entry = self._read_one(target, max(self._bytes_max - size, 0), min_one=not size)
+            entry = self._read_one(target, bytes_left, min_one=not size)
             if isinstance(entry[2], LogSlice):
                 size += entry[2].size
+            bytes_left = max(self._bytes_max - size, 0)
             reads.append(entry)
         self._failures = {}
         self._fetched_at = None

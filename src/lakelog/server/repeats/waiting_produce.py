@@ -106,7 +106,8 @@ class WaitingProduce:
 
     def _on_complete(self, context: Context) -> None:
         self._release()
-        for context.size_bytes in self._run.sizes:
+        for size in self._run.sizes:
+            context.size_bytes = size
             self._broker.requests.on_late(context)
 
     def _release(self) -> None:

@@ -186,6 +186,15 @@ def test_a_failed_check_is_the_error_of_its_partition_alone(
     assert failed.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_a_negative_limit_is_an_error_of_the_first_partition_alone(world: MemoryBroker) -> None:
+    world.create("orders", 2)
+    for index in (0, 1):
+        world.append("orders", index)
+    first, second = results(start(world, 0, 1, max_bytes=-7))
+    assert (first.error_code, first.high_watermark) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+    assert second.records
+
+
 class LargeSession:
     """A consumer or a follower of many partitions, without records."""
 
