@@ -115,7 +115,7 @@ libraries: setup maven ## Producers of four libraries over leader kills (KILLS=2
 
 kills: setup java ## Processes of sinks, tables and their broker killed (KILLS=12 for each form)
 	$(BIN)/pytest -q -s tests/spark/test_many_kills.py tests/spark/test_many_archive_kills.py \
-	  tests/spark/test_table_kills.py tests/spark/test_latest_kills.py tests/spark/test_sink_kills.py \
+	  tests/spark/test_archive_kills.py tests/spark/test_table_kills.py tests/spark/test_latest_kills.py tests/spark/test_sink_kills.py \
 	  --sink-kills=$(or $(KILLS),12)
 
 READERS := build/readers
