@@ -61,23 +61,52 @@ units:
 	$(call stage,units,TMPDIR=$(MEMORY) $(BIN)/pytest -q -n auto --dist loadgroup $(SLOWEST) \
 	  -m "not java" tests/unit tests/contract)
 
-# Each file in one of two processes, the long files first. More would want too much memory.
+# Each file in one of two processes, the long files first.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 # kafka-python and aiokafka leave most errors of a restart to applications: `make moving`.
 PATIENT := not kafka-python and not aiokafka
 MOVING := --moving-leaders -m moving -k "$(PATIENT)" tests/clients
 
+# Three stages at a time, the long ones first. Tests of `test-processes` mostly wait for processes;
+# the other stages have work for a core, and Spark's Java wants a gigabyte for each process.
+STAGES := test-processes test-spark test-histories test-simulation test-oracles test-clusters \
+  test-java test-moving
+APART := unit contract spark simulation oracle conformance endurance torture
+
 # Not in `make check`: times of fixtures cost a tenth of the time of the unit tests.
 test: export SLOWEST := --durations=20
 
 test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
-	$(call stage,histories,$(BIN)/pytest -q -n 2 $(SLOWEST) -m "(histories or long) and not java" \
-	  --long tests/unit tests/contract tests/system/test_workers.py)
+	@$(MAKE) --no-print-directory --output-sync=target -j 3 $(STAGES)
+
+.PHONY: $(STAGES)
+
+test-processes:
+	$(call stage,processes,$(BIN)/pytest -q --long $(SLOWEST) -n 3 --dist loadfile \
+	  --no-loadscope-reorder tests $(APART:%=--ignore=tests/%))
+
+test-spark:
+	$(call stage,spark,$(BIN)/pytest -q --long $(SLOWEST) $(SIDE_BY_SIDE) tests/spark)
+
+test-histories:
+	$(call stage,histories,$(BIN)/pytest -q $(SLOWEST) -m "(histories or long) and not java" \
+	  --long tests/unit tests/contract)
+
+test-simulation:
+	$(call stage,simulation,$(BIN)/pytest -q --long $(SLOWEST) tests/simulation)
+
+test-oracles:
+	$(call stage,oracles,$(BIN)/pytest -q --long $(SLOWEST) tests/oracle tests/conformance)
+
+test-clusters:
+	$(call stage,clusters,$(BIN)/pytest -q --long $(SLOWEST) tests/torture tests/endurance)
+
+test-java:
 	$(call stage,java,$(BIN)/pytest -q $(SLOWEST) -m java tests/unit tests/contract)
+
+test-moving:
 	$(call stage,moving,$(BIN)/pytest -q $(SLOWEST) $(MOVING))
-	$(call stage,processes,$(BIN)/pytest -q $(SLOWEST) $(SIDE_BY_SIDE) tests --ignore=tests/unit \
-	  --ignore=tests/contract)
 
 conformance: setup maven ## Answers as Apache Kafka gives them; each feature by several clients
 	$(BIN)/pytest -q --every-version tests/conformance tests/clients tests/oracle
@@ -115,7 +144,7 @@ libraries: setup maven ## Producers of four libraries over leader kills (KILLS=2
 
 kills: setup java ## Processes of sinks, tables and their broker killed (KILLS=12 for each form)
 	$(BIN)/pytest -q -s tests/spark/test_many_kills.py tests/spark/test_many_archive_kills.py \
-	  tests/spark/test_table_kills.py tests/spark/test_latest_kills.py tests/spark/test_sink_kills.py \
+	  tests/spark/test_archive_kills.py tests/spark/test_table_kills.py tests/spark/test_latest_kills.py tests/spark/test_sink_kills.py \
 	  --sink-kills=$(or $(KILLS),12)
 
 READERS := build/readers
@@ -140,7 +169,7 @@ planted: setup ## How many seeds of clusters catch each planted bug (SEEDS=20 BU
 	  $(if $(BUG),--bug "$(BUG)")
 
 prove: setup java ## Every planted bug, 200 seeded worlds of each kind, and long torture on both stores
-	$(BIN)/pytest -q -n 2 --dist loadfile --prove tests/simulation
+	$(BIN)/pytest -q -n 2 --dist loadfile --prove --long tests/simulation
 	@$(MAKE) --no-print-directory sim SEEDS=200
 	@$(MAKE) --no-print-directory sim SEEDS=200 BROKERS=1
 	@$(MAKE) --no-print-directory torture STORE=zookeeper

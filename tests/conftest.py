@@ -27,6 +27,10 @@ _LONGEST = (
     "test_demo.py",
     "test_table_command.py",
     "test_java_tools.py",
+    "test_command_line.py",
+    "test_command_streams.py",
+    "test_commit_sets.py",
+    "test_cluster.py",
 )
 
 gc.disable()

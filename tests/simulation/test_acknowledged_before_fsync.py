@@ -1,4 +1,7 @@
-"""An acknowledgement before its fsync is no rare find: worlds made for it show it often."""
+"""An acknowledgement before its fsync is no rare find: worlds made for it show it often.
+
+`make test` counts the worlds that show one of the bugs, `make prove` the worlds of each bug.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,13 @@ ENOUGH = 7
 PREMATURE = [bug for bug in BUGS if bug.patch.__module__ == planted_in_durability.__name__]
 
 
-@pytest.mark.parametrize("bug", PREMATURE, ids=[bug.name for bug in PREMATURE])
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param(bug, id=bug.name, marks=[] if bug is PREMATURE[0] else [pytest.mark.prove])
+        for bug in PREMATURE
+    ],
+)
 def test_many_worlds_show_it(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.patch(monkeypatch)
     showing = (seed for seed in range(1, SEEDS + 1) if run(World(seed, bug.plan())).violations)

@@ -13,6 +13,7 @@ from lakelog.client.admin import Admin
 from lakelog.spark.session import local_session
 from spark.kill_faults import Faults
 from spark.kill_table import KillTable
+from spark.plain_engine import plain_engine
 from spark.topics import MakeTopic, produce
 
 if TYPE_CHECKING:
@@ -30,6 +31,13 @@ def spark(spark_log: Path) -> Iterator[SparkSession]:
     session = local_session("tests", log=spark_log)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def without_spark() -> Iterator[None]:
+    """Archive without Java in this process (`spark.plain_engine`)."""
+    with plain_engine():
+        yield
 
 
 @pytest.fixture

@@ -6,31 +6,40 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from broker_process import LAKELOG
+from client_processes import python_path
 
 TIMEOUT_S = 240
+PLAIN = (sys.executable, str(Path(__file__).with_name("plain_command.py")))
 
 
 class Sync:
     """A run of the command, in a process group of its own as a terminal would have it.
 
-    inside: the beginning of the whole command.
+    inside: the beginning of the whole command. program: `lakelog`, or `PLAIN` for an archive
+    without Java.
     """
 
     def __init__(
-        self, bootstrap: str, *words: str, inside: Sequence[str] = (), **environment: str
+        self,
+        bootstrap: str,
+        *words: str,
+        inside: Sequence[str] = (),
+        program: Sequence[str] = (LAKELOG,),
+        **environment: str,
     ) -> None:
         self._process = subprocess.Popen(
-            [*inside, LAKELOG, "table", "sync", *words, "-b", bootstrap],
+            [*inside, *program, "table", "sync", *words, "-b", bootstrap],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env=os.environ | {"NO_COLOR": "1"} | environment,
+            env=os.environ | {"NO_COLOR": "1", "PYTHONPATH": python_path()} | environment,
         )
 
     def end(self) -> tuple[int, str, str]:

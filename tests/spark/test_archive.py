@@ -19,7 +19,6 @@ from lakelog.tables.archive.reconcile import ProgressSource
 from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.iceberg.warehouse import open_warehouse
 from lakelog.tables.topic.errors import TopicMissingError
-from spark.queries import read
 from spark.sources import BatchQuery
 from spark.topics import START_MS, MakeTopic, open_transaction, produce
 
@@ -74,33 +73,35 @@ def test_a_topic_becomes_a_table_and_stays_one(
     assert found[0]["headers"] == [{"key": "n", "value": b"0"}, {"key": "empty", "value": None}]
 
 
+@pytest.mark.usefixtures("without_spark")
 def test_a_recreated_topic_needs_a_table_of_its_own(
-    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(6)
-    sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+    sync_topic(bootstrap, topic, str(tmp_path))
     with Admin(bootstrap) as admin:
         admin.topics.delete(topic)
     make_topic(9, name=topic)
 
     with pytest.raises(SyncError, match="another topic's records"):
-        sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+        sync_topic(bootstrap, topic, str(tmp_path))
 
-    result = sync_topic(bootstrap, topic, str(tmp_path), table="anew", spark=spark)
+    result = sync_topic(bootstrap, topic, str(tmp_path), table="anew")
     assert (result.table, result.rows) == (("lakelog", "anew"), 9)
 
 
+@pytest.mark.usefixtures("without_spark")
 def test_a_table_that_another_program_filled_is_continued(
-    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic, place = make_topic(9), open_warehouse(str(tmp_path / "theirs"))
-    ours = sync_topic(bootstrap, topic, str(tmp_path / "ours"), spark=spark)
+    ours = sync_topic(bootstrap, topic, str(tmp_path / "ours"))
     catalog = load_catalog("lakelog", **place.catalog)
     catalog.create_namespace("lakelog")
     source = load_catalog("lakelog", **ours.catalog).load_table(ours.table)
     table = catalog.create_table(ours.table, source.schema())
     table.append(source.scan(row_filter="offset < 2").to_arrow())
-    theirs = partial(sync_topic, bootstrap, topic, str(tmp_path / "theirs"), spark=spark)
+    theirs = partial(sync_topic, bootstrap, topic, str(tmp_path / "theirs"))
 
     with pytest.raises(SyncError, match="6 rows that this archive did not write: --adopt rows"):
         theirs()
@@ -138,8 +139,9 @@ def test_following_ends_when_the_stop_event_is_set(
     assert result.rows == 9
 
 
+@pytest.mark.usefixtures("without_spark")
 def test_fields_of_json_values_are_columns_also_later_ones(
-    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """Without a registry, without a restart, and without a type that stops the job."""
     topic = make_topic(partitions=1)
@@ -169,7 +171,6 @@ def test_fields_of_json_values_are_columns_also_later_ones(
         str(tmp_path),
         follow=True,
         every_s=0.2,
-        spark=spark,
         progress=on_progress,
         stop=stop,
     )
@@ -189,31 +190,34 @@ def test_fields_of_json_values_are_columns_also_later_ones(
     # One read returns the records alone, in their own columns.
     with Admin(bootstrap) as admin:
         admin.configs.alter(ResourceType.TOPIC, topic, {"table.enable": "true"})
-    sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
-    assert read(spark, bootstrap, subscribe=topic).where("value is not null").count() == 4
+    sync_topic(bootstrap, topic, str(tmp_path))
+    query = BatchQuery(bootstrap, topic)
+    batches_read = [batch for task in query.tasks for batch in query.reader.read(task)]
+    assert sum(len(batch.column("value").drop_null()) for batch in batches_read) == 4
 
 
-def test_a_topic_that_does_not_exist_is_named(
-    spark: SparkSession, bootstrap: str, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("without_spark")
+def test_a_topic_that_does_not_exist_is_named(bootstrap: str, tmp_path: Path) -> None:
     with pytest.raises(TopicMissingError, match="'no-such-topic' does not exist"):
-        sync_topic(bootstrap, "no-such-topic", str(tmp_path), spark=spark)
+        sync_topic(bootstrap, "no-such-topic", str(tmp_path))
 
 
+@pytest.mark.usefixtures("without_spark")
 def test_aborted_records_are_not_archived(
-    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(partitions=1)
     with open_transaction(bootstrap, topic) as producer:
-        first = sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+        first = sync_topic(bootstrap, topic, str(tmp_path))
         assert (first.rows, first.ends) == (2, {0: 8})
         producer.commit()
-    last = sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+    last = sync_topic(bootstrap, topic, str(tmp_path))
     assert [row["value"] for row in rows(last)] == [b"0", b"2", b"open"]
 
 
+@pytest.mark.usefixtures("without_spark")
 def test_an_impossible_timestamp_stops_the_archive_or_is_null(
-    spark: SparkSession, bootstrap: str, tmp_path: Path
+    bootstrap: str, tmp_path: Path
 ) -> None:
     topic, any_time = f"times-{tmp_path.name}", {"message.timestamp.after.max.ms": str(2**63 - 1)}
     with Admin(bootstrap) as admin:
@@ -222,16 +226,16 @@ def test_an_impossible_timestamp_stops_the_archive_or_is_null(
 
     stopped = rf"^{topic}-0@1: .*{2**62}.*--null-timestamps.*table.errors to dead-letter or skip"
     with pytest.raises(SyncError, match=stopped):
-        sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
-    result = sync_topic(bootstrap, topic, str(tmp_path), null_timestamps=True, spark=spark)
+        sync_topic(bootstrap, topic, str(tmp_path))
+    result = sync_topic(bootstrap, topic, str(tmp_path), null_timestamps=True)
 
     found = rows(result)
     assert [row["rawTimestamp"] for row in found] == [None, 2**62, None]
     assert [row["timestamp"] is None for row in found] == [False, True, False]
 
 
+@pytest.mark.usefixtures("without_spark")
 def test_records_that_cannot_be_rows_go_to_the_dead_letters_or_are_skipped(
-    spark: SparkSession,
     bootstrap: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -247,8 +251,8 @@ def test_records_that_cannot_be_rows_go_to_the_dead_letters_or_are_skipped(
     send(bootstrap, topic, START_MS, 2**62, START_MS, 2**62 + 1)
     notes: list[str] = []
 
-    first = sync_topic(bootstrap, topic, str(tmp_path), spark=spark, notice=notes.append)
-    again = sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+    first = sync_topic(bootstrap, topic, str(tmp_path), notice=notes.append)
+    again = sync_topic(bootstrap, topic, str(tmp_path))
     assert (first.rows, again.rows, first.ends) == (2, 0, {0: 4})
     assert notes == [
         f"{topic}: {topic}-0 [1, 2), {topic}-0 [3, 4) are dead letters, in "
@@ -270,7 +274,6 @@ def test_records_that_cannot_be_rows_go_to_the_dead_letters_or_are_skipped(
         topic,
         str(tmp_path),
         errors=OnBadRecord.SKIP,
-        spark=spark,
         notice=notes.append,
     )
     assert (result.rows, result.rows_total, result.ends) == (1, 3, {0: 6})

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -18,7 +19,7 @@ from lakelog.client.admin import Admin
 from lakelog.tables.iceberg.table import SCHEMA
 from lakelog.tables.iceberg.warehouse import open_warehouse
 from lost_tail import lose_tail
-from spark.table_sync import Sync
+from spark.table_sync import PLAIN, Sync
 from spark.topics import produce
 
 pytestmark = [pytest.mark.spark]
@@ -51,16 +52,25 @@ class Place:
         for number in range(start, end):
             produce(self.broker.bootstrap, TOPIC, range(number, number + 1), partitions=1)
 
-    def start(self, *words: str) -> Sync:
-        return Sync(self.broker.bootstrap, TOPIC, "--warehouse", str(self._warehouse), *words)
+    def follow(self, *words: str) -> Sync:
+        """Start a run in Spark that follows the topic."""
+        return self._start("--follow", "--every", "1s", *words)
 
     def sync(self, *words: str) -> tuple[int, int]:
-        """Rows added, and rows there are."""
-        result = self.start(*words, "-f", "json").result()
+        """Rows added by a run without Java, and rows in the table."""
+        result = self._start(*words, "-f", "json", program=PLAIN).result()
         return result["rows_added"], result["rows_total"]
 
+    def failed(self, *words: str) -> tuple[int, str, str]:
+        """Exit status, output and errors of a run without Java."""
+        return self._start(*words, program=PLAIN).end()
+
+    def _start(self, *words: str, **options: Any) -> Sync:
+        where = (self.broker.bootstrap, TOPIC, "--warehouse", str(self._warehouse))
+        return Sync(*where, *words, **options)
+
     def refused(self, *words: str) -> str:
-        status, out, err = self.start(*words).end()
+        status, out, err = self.failed(*words)
         assert (status, out) == (1, "")
         assert err.startswith("error[LL0803] ")
         assert len(err.splitlines()) == 2
@@ -128,7 +138,7 @@ def test_nothing_is_lost_or_repeated_without_a_word(place: Place) -> None:
 
 def test_following_waits_for_the_broker_and_ends_with_its_table(place: Place) -> None:
     place.produce(0, 3)
-    follow = place.start("--follow", "--every", "1s")
+    follow = place.follow()
     assert follow.first_note() == f"{TOPIC}: 3 records in the table\n"
 
     place.broker.kill()
@@ -152,14 +162,14 @@ def test_following_waits_for_the_broker_and_ends_with_its_table(place: Place) ->
 
 def test_without_following_the_wait_for_the_broker_has_an_end(place: Place) -> None:
     place.broker.kill()
-    status, out, err = place.start("--timeout", "1s").end()
+    status, out, err = place.failed("--timeout", "1s")
     assert (status, out) == (5, "")
     assert err.startswith("error[LL0301] ")
 
 
 def test_a_wait_is_interrupted_by_ctrl_c(place: Place) -> None:
     place.produce(0, 3)
-    follow = place.start("--follow", "--every", "1s", "-f", "json")
+    follow = place.follow("-f", "json")
     assert follow.first_note() == f"{TOPIC}: 3 records in the table\n"
     place.broker.kill()
     assert "waiting until it returns" in follow.first_note()

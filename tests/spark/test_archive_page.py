@@ -11,7 +11,7 @@ import pytest
 from broker_process import BrokerProcess
 from lakelog.client.admin import Admin
 from lakelog.client.producer.api import Producer
-from lakelog.spark.archive.run import Run
+from lakelog.spark.archive.spark_engine import SparkEngine
 from spark.topics import START_MS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_every_example_of_tables_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # `sync_topic` finds the session of the tests, and would stop it at its end.
-    monkeypatch.setattr(Run, "close", lambda _: None)
+    monkeypatch.setattr(SparkEngine, "close", lambda _: None)
     names: dict[str, Any] = {"spark": spark}
     history, latest = examples("## One read over table and log", "## Write a topic")
     letters, sync = examples("### Records that cannot be rows", "## The demonstration")

@@ -73,8 +73,8 @@ def rows(result: SyncResult) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.usefixtures("without_spark")
 def test_fields_of_schemas_are_columns_also_of_later_schemas(
-    spark: SparkSession,
     bootstrap: str,
     make_topic: MakeTopic,
     registry: Registry,
@@ -97,7 +97,7 @@ def test_fields_of_schemas_are_columns_also_of_later_schemas(
     orders.send(V1, {"id": 1})
     folder = str(tmp_path)
     result = sync_topic(
-        bootstrap, topic, folder, follow=True, every_s=0.2, spark=spark,
+        bootstrap, topic, folder, follow=True, every_s=0.2,
         progress=on_progress, stop=stop,
     )  # fmt: skip
     assert [row["data"] for row in rows(result)] == [
@@ -113,7 +113,7 @@ def test_fields_of_schemas_are_columns_also_of_later_schemas(
         admin.configs.alter(ResourceType.TOPIC, topic, keys)
     orders.send(V2, b"\x08\0", b"damaged")
     with pytest.raises(SyncError, match=rf"^{topic}-0@4: the value cannot be read: its bytes"):
-        sync_topic(bootstrap, topic, folder, spark=spark)
+        sync_topic(bootstrap, topic, folder)
 
 
 def test_values_are_typed_columns_of_a_dataframe(

@@ -96,21 +96,20 @@ def test_a_stream_reports_lost_records_or_continues_at_the_earliest(
     assert stream.run() == ["v39"]
 
 
+@pytest.mark.usefixtures("without_spark")
 def test_an_archive_stops_at_lost_records_or_skips_them(
-    spark: SparkSession, bootstrap: str, trimmed: str, tmp_path: Path
+    bootstrap: str, trimmed: str, tmp_path: Path
 ) -> None:
     topic, warehouse = trimmed, str(tmp_path)
-    assert sync_topic(bootstrap, topic, warehouse, spark=spark).rows == 15
+    assert sync_topic(bootstrap, topic, warehouse).rows == 15
     produce(bootstrap, topic, range(45, 51))
     lose_everything(bootstrap, topic)
     produce(bootstrap, topic, range(51, 54))
 
     with pytest.raises(SyncError, match=r"-2 \[15, 17\): retention or DeleteRecords removed"):
-        sync_topic(bootstrap, topic, warehouse, spark=spark)
+        sync_topic(bootstrap, topic, warehouse)
     notes: list[str] = []
-    result = sync_topic(
-        bootstrap, topic, warehouse, skip_lost=True, spark=spark, notice=notes.append
-    )
+    result = sync_topic(bootstrap, topic, warehouse, skip_lost=True, notice=notes.append)
     assert (result.rows, result.rows_total, result.ends) == (3, 18, {0: 18, 1: 18, 2: 18})
     gone = ", ".join(f"{topic}-{partition} [15, 17)" for partition in range(3))
     assert notes == [

@@ -13,7 +13,7 @@ from lakelog.client.admin import Admin, ResourceType
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.crc import crc32c
 from spark.scripts import counted, printed_scripts, run_script
-from spark.table_sync import TIMEOUT_S, Sync
+from spark.table_sync import PLAIN, TIMEOUT_S, Sync
 from spark.topics import MakeTopic, produce
 from waiting import eventually
 from wire_client import WireClient
@@ -130,7 +130,7 @@ def test_a_record_that_cannot_be_a_row_is_named_in_one_line(
     assert "Traceback" not in err
     assert "Py4J" not in err
 
-    result = Sync(bootstrap, *words, "--null-timestamps").result()
+    result = Sync(bootstrap, *words, "--null-timestamps", program=PLAIN).result()
     assert result["rows_added"] == 7
     table = StaticTable.from_metadata(result["metadata_path"])
     found = [row for row in table.scan().to_arrow().to_pylist() if row["value"] == b"late"]
@@ -138,6 +138,6 @@ def test_a_record_that_cannot_be_a_row_is_named_in_one_line(
     assert found[0]["headers"] == [{"key": "k\N{REPLACEMENT CHARACTER}y", "value": b"x"}]
 
     produce(bootstrap, topic, range(10, 12), partitions=2)
-    assert Sync(bootstrap, *words).result()["rows_added"] == 2, (
+    assert Sync(bootstrap, *words, program=PLAIN).result()["rows_added"] == 2, (
         "the table fits without the option, too"
     )

@@ -106,6 +106,7 @@ async def _read(store: MovableStore) -> tuple[MetadataImage, int]:
     return found
 
 
+@pytest.mark.long
 @settings(max_examples=20, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.lists(st.integers(2, 4), max_size=12), st.integers(1, 3))
 def test_there_and_back_keeps_the_image_the_epoch_and_the_marks(

@@ -175,6 +175,7 @@ def _run(scenario: Callable[[AsyncioTasks], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(whole())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stores", [_embedded, _zookeeper])
 def test_the_next_controller_resumes_a_change_whose_controller_died_between_two_entries(
     stores: _Stores, tmp_path: Path

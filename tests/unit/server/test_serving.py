@@ -14,6 +14,7 @@ from lakelog.server.options import ReadyInfo, ServeOptions
 from lakelog.server.serving import LIMIT_MIN, LOG_FILES_MAX, RESERVE, Descriptors, serve
 
 
+@pytest.mark.long
 def test_the_collector_skips_objects_of_the_start(tmp_path: Path) -> None:
     frozen: list[int] = []
 

@@ -47,6 +47,7 @@ def test_a_client_that_fails_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> 
     assert Law.CLIENTS_LIVE in run(World(1, SMALL)).broken
 
 
+@pytest.mark.long
 def test_three_brokers_in_one_world() -> None:
     """Each has clients of its own, and is stopped and started."""
     world = World(2, Plan(8.0, frozenset({"idempotent"}), frozenset({"kill", "stop"})), brokers=3)

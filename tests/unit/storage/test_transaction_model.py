@@ -306,6 +306,7 @@ def test_a_random_history(seed: int) -> None:
     check_reads(store.log, model, rng)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["kill", "power", "torn"])
 def test_a_stop_at_every_step_of_markers_rolls_and_flushes(how: str) -> None:
     """The history is the same each time; only the step at which it stops moves on."""

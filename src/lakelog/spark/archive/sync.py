@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lakelog.client.address import is_loopback, parse_bootstrap
 from lakelog.spark.archive.run import Run
+from lakelog.spark.archive.spark_engine import SparkEngine
 from lakelog.spark.archive.upkeep import FAILED, Refreshes
 from lakelog.spark.session import has_local_workers, local_session, require_java
 from lakelog.tables.archive.commit import SyncProgress, state_of
@@ -163,9 +164,12 @@ def sync_topic(
     publication = Publication(bootstrap, topic, job.identifier[1], opened, notify)
     publication.claim()
     stop = stop or threading.Event()
-    run = Run(
+    engine = SparkEngine(
         _opener(spark, topic, opened, master),
         Path(checkpoint or opened.folder / "checkpoints" / job.topic_id),
+    )
+    run = Run(
+        engine,
         every_s=every_s if follow else None,
         reconciler=reconciler,
         availability=Availability(bootstrap, topic, None if follow else timeout_s, notify),
@@ -180,7 +184,7 @@ def sync_topic(
             run.watch()
     finally:
         if spark is None:
-            run.close()
+            engine.close()
     if not follow and not stop.is_set():
         _refresh(refreshes, topic)
     return _result(job, before, run.rows_moved)

@@ -242,6 +242,7 @@ NULLS = wanted_columns(["offset", "timestamp", "value"], null_timestamps=True)
 VALUES = wanted_columns(["value", "offset"], null_timestamps=False)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(logs(), st.data())
 def test_records_and_columns_in_any_mixture_are_the_same_log(

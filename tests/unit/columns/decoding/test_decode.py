@@ -181,6 +181,7 @@ def test_both_ways_refuse_the_same_bytes_with_the_same_words() -> None:
     assert refused > 50
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(
     content=rows,

@@ -103,6 +103,7 @@ async def test_a_restart_forgets_no_group(setup: Setup) -> None:
     assert await new_id(setup, group="a")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("in_one_group", [True, False])
 def test_abandoned_pending_members_take_bounded_memory(
     monkeypatch: pytest.MonkeyPatch, in_one_group: bool
@@ -168,6 +169,7 @@ async def test_a_group_without_members_makes_room_for_others(setup: Setup) -> No
     assert setup.coordinator.group_count == 0
 
 
+@pytest.mark.long
 def test_ten_thousand_clients_request_ids_and_never_join() -> None:
     @in_virtual_time(groups_max=100, partitions=2)
     async def scenario(setup: Setup) -> None:

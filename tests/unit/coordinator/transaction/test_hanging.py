@@ -243,6 +243,7 @@ async def test_no_producer_continues_before_the_fence_is_written(setup: Setup) -
     assert setup.markers.partition("orders", 0).fates == [False]
 
 
+@pytest.mark.long
 @in_virtual_time()
 async def test_a_commit_that_is_decided_waits_for_it(setup: Setup) -> None:
     producer = await setup.ready()

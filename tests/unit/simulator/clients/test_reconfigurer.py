@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
@@ -18,6 +20,7 @@ def test_a_cluster_survives_them() -> None:
     assert max(state.leader_epoch for state in moving.partitions.values()) > 0
 
 
+@pytest.mark.long
 def test_brokers_are_unregistered_and_come_back() -> None:
     faults = frozenset({"kill", "two down", "pause", "cut store"})
     world = ClusterWorld(6, ClusterPlan(20.0, frozenset({"reconfiguration"}), faults))
@@ -27,6 +30,7 @@ def test_brokers_are_unregistered_and_come_back() -> None:
     assert sorted(world.image.brokers) == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_no_record_expires_when_a_clock_leaps() -> None:
     plan = ClusterPlan(10.0, frozenset({"reconfiguration"}), frozenset({"clock"}), store="file")
     outcome = run_cluster(ClusterWorld(2, plan))

@@ -46,6 +46,7 @@ def test_a_coordinator_owes_a_marker_to_a_leader_that_it_cannot_reach(
         run("stuck marker", CLASSIC, next(seeds))
 
 
+@pytest.mark.long
 def test_a_marker_arrives_after_its_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
     """And amid the next transaction of its producer, which it does not end."""
     refused: list[int] = []

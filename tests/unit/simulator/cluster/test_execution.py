@@ -12,6 +12,7 @@ from simulator.cluster.world import ClusterWorld
 from waiting import until
 
 
+@pytest.mark.long
 def test_each_broker_is_restarted_for_the_final_reads() -> None:
     world = ClusterWorld(1, ClusterPlan(1.0, frozenset({"plain"}), frozenset()))
     assert run_cluster(world).violations == ()
@@ -30,6 +31,7 @@ def test_a_broker_that_stays_down_is_brought_back(monkeypatch: pytest.MonkeyPatc
     assert world.hosts[0].starts == 3
 
 
+@pytest.mark.long
 def test_a_broker_that_was_unregistered_in_the_last_fault_is_brought_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
@@ -9,6 +11,7 @@ from simulator.cluster.world import ClusterWorld
 TWO_DOWN = ClusterPlan(8.0, frozenset({"plain"}), frozenset({"two down"}))
 
 
+@pytest.mark.long
 def test_the_command_is_asked_while_partitions_cannot_be_written() -> None:
     outcome = run_cluster(ClusterWorld(1, TWO_DOWN))
     assert outcome.violations == ()

@@ -12,7 +12,7 @@ from simulator.cluster.world import ClusterWorld
 @pytest.mark.parametrize(
     ("death", "other"),
     [
-        ("controller", "pause"),
+        pytest.param("controller", "pause", marks=pytest.mark.long),
         pytest.param("wipe", "cut brokers", marks=pytest.mark.long),
         ("kill", "late requests"),
     ],

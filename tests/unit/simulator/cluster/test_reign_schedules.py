@@ -9,7 +9,14 @@ from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
 
 
-@pytest.mark.parametrize("schedule", ["earlier reign", "two elections", "late answer"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "earlier reign",
+        pytest.param("two elections", marks=pytest.mark.long),
+        pytest.param("late answer", marks=pytest.mark.long),
+    ],
+)
 def test_a_cluster_survives(schedule: str) -> None:
     plan = ClusterPlan(4.0, frozenset({"idempotent"}), frozenset({schedule}))
     world = ClusterWorld(1, plan)

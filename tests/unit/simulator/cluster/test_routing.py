@@ -50,6 +50,7 @@ def test_the_request_decides_its_receiver(message: Any, route: Any) -> None:
     assert route_of(message) == route
 
 
+@pytest.mark.long
 def test_a_client_finds_the_next_leader_after_a_kill(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each broker that led a partition got requests for it."""
     receivers: dict[Any, set[int]] = {}

@@ -33,8 +33,7 @@ def test_a_schedule_with_deaths_is_survived(schedule: str, store: str) -> None:
     assert run(schedule, store).counts["replicas in sync again"] > 0
 
 
-@pytest.mark.parametrize(
-    "schedule", ["lagging follower", pytest.param("deposed leader", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("schedule", ["lagging follower", "deposed leader"])
 def test_a_follower_that_lags_and_a_deposed_leader_join_the_isr_again(schedule: str) -> None:
     assert run(schedule).counts["replicas in sync again"] > 0

@@ -62,6 +62,7 @@ def test_copies_of_the_leader_are_accepted(monkeypatch: pytest.MonkeyPatch) -> N
     run_with(monkeypatch, examine)
 
 
+@pytest.mark.long
 def test_a_fall_of_the_epoch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def examine(world: ClusterWorld) -> None:
         assert laws_broken_by_copying(world, epoch=99) == {Law.EPOCHS_IN_ORDER}
@@ -69,6 +70,7 @@ def test_a_fall_of_the_epoch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     run_with(monkeypatch, examine)
 
 
+@pytest.mark.long
 def test_a_batch_that_the_leader_lacks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def examine(world: ClusterWorld) -> None:
         leader = world.brokers.leaders()["plain", 0]

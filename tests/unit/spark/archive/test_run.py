@@ -1,23 +1,15 @@
-"""Texts and stack traces as Spark 4.3 writes them."""
-
 from __future__ import annotations
 
-import os
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 from typing import NoReturn, cast
 
 import pytest
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkRuntimeError, StreamingQueryException
 from sqlalchemy.exc import OperationalError
 
-from lakelog.spark.archive import run as running
-from lakelog.spark.archive.run import Run, reason_of
+from lakelog.spark.archive.engine import Engine, EngineEndedError
+from lakelog.spark.archive.run import Run
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.failures import Availability, SyncError
 from lakelog.tables.archive.history import Skipped
@@ -30,33 +22,13 @@ from unit.tables.archive_table import TOPIC_ID, write_batch
 UNREACHABLE = "UnreachableError: connection refused"
 
 
-def test_old_checkpoints_go_beside_a_run_that_takes_its_own_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two jobs of one topic share the folder, and one may end while the other looks around."""
-    for name, age_s in (("old", 2 * running._LEFTOVER_AGE_S), ("young", 0), ("ends", 0)):
-        (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, times=(time.time() - age_s,) * 2)
-    now_s = time.time()
-
-    def end_the_other() -> float:
-        if (tmp_path / "ends").exists():
-            (tmp_path / "ends").rmdir()
-        return now_s
-
-    monkeypatch.setattr(time, "time", end_the_other)
-    monkeypatch.setattr(Path, "glob", lambda self, _: [self / "ends", self / "old", self / "young"])
-    running._remove_leftovers(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["young"]
-
-
 @pytest.fixture
 def lines() -> list[str]:
     return []
 
 
 @pytest.fixture
-def run(address: TableAddress, lines: list[str], tmp_path: Path) -> Run:
+def run(address: TableAddress, lines: list[str]) -> Run:
     """A job with --follow whose waits return at once."""
     job = ArchiveJob(
         bootstrap="b:1",
@@ -75,8 +47,7 @@ def run(address: TableAddress, lines: list[str], tmp_path: Path) -> Run:
     stop = threading.Event()
     stop.set()
     return Run(
-        _no_session,
-        tmp_path / "checkpoints",
+        cast("Engine", None),
         every_s=1.0,
         reconciler=Reconciler(job, None, lines.append),
         availability=Availability("b:1", "orders", None, lines.append),
@@ -92,10 +63,6 @@ class Unpublished:
 
     def publish(self, ends: Mapping[int, int]) -> None:
         """No broker would get these offsets."""
-
-
-def _no_session() -> NoReturn:
-    raise AssertionError("nothing is run")
 
 
 def set_away(monkeypatch: pytest.MonkeyPatch, away: bool) -> None:
@@ -226,127 +193,47 @@ def test_a_full_disk_or_a_locked_catalog_is_said_once_and_tried_again_while_foll
         run._failed(reason)
 
 
-QUERY = "[STREAM_FAILED] Query [id = 5e24, runId = c4f0] terminated with exception: "
-REST = " SQLSTATE: XXKST\n=== Streaming Query ===\nThread State: RUNNABLE\n"
-CRASHED = "Python worker exited unexpectedly (crashed)."
-PLANNER = "org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner"
-COMMITTER = "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSinkCommitRunner"
+class EndedEngine:
+    """An engine that ends at its start or while its query runs, perhaps after a signal."""
+
+    tasks = 2
+
+    def __init__(self, run: Run, *, begins: bool, is_signalled: bool) -> None:
+        self._run = run
+        self._begins = begins
+        self._is_signalled = is_signalled
+
+    def start(self, job: ArchiveJob, every_s: float | None) -> EndedEngine:
+        return self if self._begins else self._end()
+
+    def wait(self, timeout_s: float) -> bool:
+        return self._end()
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def _end(self) -> NoReturn:
+        if self._is_signalled:
+            self._run.stop.set()
+        raise EngineEndedError(SyncError("Java ended"))
 
 
-def failure(message: str, trace: str | None = None) -> StreamingQueryException:
-    error = StreamingQueryException(QUERY + message + REST)
-    if trace is not None:
-        error._cause = SimpleNamespace(_stackTrace=trace)
-    return error
-
-
-@pytest.mark.parametrize(
-    "closed", ["java.io.EOFException", "java.net.SocketException: Broken pipe"]
-)
-def test_the_process_that_plans_is_named_when_it_dies_without_a_word(closed: str) -> None:
-    text = closed.partition(": ")[2]
-    error = failure(text, f"{closed}\n\tat {PLANNER}.latestOffset(PythonStreamingSourceRunner:208)")
-    assert reason_of(error).startswith("the Python process that plans batches ended unexpectedly (")
-
-
-def test_the_process_that_commits_is_named_when_it_dies() -> None:
-    trace = (
-        f"org.apache.spark.SparkException: {CRASHED}\n\tat PythonPlannerRunner.runInPython(:165)\n"
-        f"Caused by: java.io.EOFException\n\tat {COMMITTER}.receiveFromPython(:78)"
-    )
-    assert reason_of(failure(CRASHED, trace)) == (
-        "the Python process that commits batches ended unexpectedly (EOFException): it was killed, "
-        "perhaps because memory ran out, or it crashed"
-    )
-
-
-def test_a_task_is_named_with_its_executor() -> None:
-    task = "Lost task 0.0 in stage 1.0 (TID 1) (10.0.0.2 executor 1): "
-    lost = f"{task}ExecutorLostFailure Reason: Command exited with code 137"
-    aborted = "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, "
-    assert reason_of(failure(f"{aborted}most recent failure: {lost}")) == lost
-
-
-def test_an_error_of_python_is_the_reason_wherever_it_was_raised() -> None:
-    trace = f"java.io.EOFException\n\tat {PLANNER}.latestOffset(PythonStreamingSourceRunner:208)"
-    error = failure(
-        f"Traceback:\nlakelog.tables.DataLossError: orders-0: gone\n\tat {PLANNER}", trace
-    )
-    assert reason_of(error) == "DataLossError: orders-0: gone"
-
-
-@pytest.mark.parametrize(
-    ("trace", "reason"),
-    [
-        ("java.lang.NullPointerException\n\tat java.Foo", "NullPointerException"),
-        (None, "an error without a message"),
-    ],
-)
-def test_an_error_without_a_message_has_its_class(trace: str | None, reason: str) -> None:
-    assert reason_of(failure("", trace)) == f"Spark's query failed with {reason}"
-
-
-def test_another_error_of_java_has_its_message_alone() -> None:
-    full = "No space left on device"
-    assert reason_of(failure(full, f"java.io.IOException: {full}\n\tat java.Foo")) == full
-    assert reason_of(StreamingQueryException("the query is gone\nmore")) == "the query is gone"
-
-
-class EndedByJava:
-    """A query whose Java process ends while it is awaited; a signal may have come before."""
-
-    def __init__(self, on_wait: Callable[[], object]) -> None:
-        self._on_wait = on_wait
-
-    def awaitTermination(self, timeout_s: float) -> NoReturn:  # noqa: N802 - of PySpark
-        self._on_wait()
-        raise Py4JNetworkError("Error while sending or receiving")
-
-    def stop(self) -> NoReturn:
-        raise ConnectionRefusedError
-
-
-@pytest.mark.parametrize("is_signalled", [False, True])
 @pytest.mark.parametrize("begins", [False, True])
-def test_a_signal_that_ends_java_as_well_is_no_failure(
-    run: Run, monkeypatch: pytest.MonkeyPatch, is_signalled: bool, begins: bool
+def test_an_engine_that_a_signal_ends_as_well_is_no_failure(
+    run: Run, monkeypatch: pytest.MonkeyPatch, begins: bool
 ) -> None:
     run.stop.clear()
-
-    def signal_comes() -> None:
-        if is_signalled:
-            run.stop.set()
-
-    def start(_: Run, checkpoint: Path) -> EndedByJava:
-        if begins:
-            return EndedByJava(signal_comes)
-        signal_comes()
-        raise Py4JNetworkError("Error while sending or receiving")
-
     monkeypatch.setattr(Run, "_reconcile", lambda _: None)
-    monkeypatch.setattr(Run, "_start", start)
-    if is_signalled:
-        run.watch()
-    else:
-        with pytest.raises(SyncError, match="Java process ended unexpectedly"):
-            run.watch()
+    run.engine = cast("Engine", EndedEngine(run, begins=begins, is_signalled=True))
+    run.watch()
 
 
-@pytest.mark.parametrize("is_signalled", [False, True])
-def test_a_signal_while_java_starts_is_no_failure(
-    run: Run, monkeypatch: pytest.MonkeyPatch, is_signalled: bool
+@pytest.mark.parametrize("begins", [False, True])
+def test_an_engine_that_ends_by_itself_fails_the_job(
+    run: Run, monkeypatch: pytest.MonkeyPatch, begins: bool
 ) -> None:
     run.stop.clear()
-
-    def start(_: Run, checkpoint: Path) -> NoReturn:
-        if is_signalled:
-            run.stop.set()
-        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
-
     monkeypatch.setattr(Run, "_reconcile", lambda _: None)
-    monkeypatch.setattr(Run, "_start", start)
-    if is_signalled:
+    run.engine = cast("Engine", EndedEngine(run, begins=begins, is_signalled=False))
+    with pytest.raises(SyncError, match=r"^Java ended$"):
         run.watch()
-    else:
-        with pytest.raises(PySparkRuntimeError):
-            run.watch()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
+
 from lakelog.records.batch import BatchHeader, read_header
 from lakelog.records.control import EndTransactionMarker
 from lakelog.storage.producers.limit import ProducerLimit
@@ -35,6 +37,7 @@ class Writing:
         self._end += 1
 
 
+@pytest.mark.long
 def test_a_flood_of_producers_takes_bounded_memory() -> None:
     writing = Writing(ProducerLimit(LIMIT).new_table())
     header = _header(0)

@@ -124,6 +124,7 @@ def test_a_commit_that_landed_is_found_even_when_others_followed(
     assert offsets(address.load()) == list(range(9))
 
 
+@pytest.mark.long
 def test_racers_and_expiry_together_are_exact(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def test_letters_whose_commit_landed_but_raised_are_not_repeated(
     assert letters(address) == [(1, 1, b"raw 1")]
 
 
+@pytest.mark.long
 def test_racing_jobs_add_each_letter_once(address: TableAddress) -> None:
     end, bad = 12, {2, 3, 7, 11}
     open_letters(address, TOPIC_ID)

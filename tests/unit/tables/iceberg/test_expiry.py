@@ -33,6 +33,7 @@ def test_history_stays_short(address: TableAddress) -> None:
     assert offsets(table) == list(range(10))
 
 
+@pytest.mark.long
 def test_tagged_and_branched_snapshots_stay_and_the_rest_expires(address: TableAddress) -> None:
     tagged: list[int] = []
     for at, name in ((0, "tag"), (1, "branch")):

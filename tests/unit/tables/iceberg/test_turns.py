@@ -109,6 +109,7 @@ with turn(TableAddress(catalog, name, uuid)):
 """
 
 
+@pytest.mark.long
 def test_the_turn_of_a_killed_process_ends_with_it(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,6 +133,7 @@ def test_the_turn_of_a_killed_process_ends_with_it(
     assert offsets(address.load()) == [0]
 
 
+@pytest.mark.long
 def test_a_compaction_beside_an_archive_without_pause_needs_one_attempt(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_missing_data_file_is_named_and_a_rebuild_replaces_it(tables: Tables) 
     assert tables.values() == {b"a": b"2"}
 
 
+@pytest.mark.long
 def test_random_records_over_many_refreshes_are_as_in_a_dictionary(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_all_rows_may_leave(tables: Tables) -> None:
     assert tables.values() == {b"a": b"3"}
 
 
+@pytest.mark.long
 def test_many_records_take_several_commits(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlogs, "_CHUNK_BYTES", 1)
     for start in range(0, 40, 10):

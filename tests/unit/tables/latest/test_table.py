@@ -56,6 +56,7 @@ def test_tables_of_others_are_refused(
         tables.refresh(rebuild=True)
 
 
+@pytest.mark.long
 def test_columns_of_json_values_follow_the_archive(tables: Tables) -> None:
     tables.append(Put(b"old", b"v"))
     tables.refresh()

@@ -22,6 +22,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(VALUES)
 def test_other_values_are_as_python_reads_them(value: Any) -> None:
     text = json.dumps(value)
@@ -29,6 +30,7 @@ def test_other_values_are_as_python_reads_them(value: Any) -> None:
     assert json_text(value) == json.dumps(value, separators=(",", ":"))
 
 
+@pytest.mark.long
 @given(VALUES, st.integers(1, 5))
 def test_a_deep_container_is_its_text(value: Any, parts: int) -> None:
     depth = parts * LEVELS_MAX

@@ -4,6 +4,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.expiry import Policy
@@ -28,6 +30,7 @@ def orphan(address: TableAddress, name: str, age_s: float) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_of_newest_records_less_is_kept(address: TableAddress) -> None:
     tables = Tables(address)
     for number in range(6):

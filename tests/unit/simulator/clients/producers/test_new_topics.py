@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from simulator.checkers.observations import Fate
 from simulator.clients.producers.new_topics import NewTopicProducer
 from simulator.cluster.execution import run_cluster
@@ -7,6 +9,7 @@ from simulator.cluster.plan import NEW_TOPICS, ClusterPlan
 from simulator.cluster.world import ClusterWorld
 
 
+@pytest.mark.long
 def test_each_transaction_has_a_topic_of_its_own_and_waits_for_no_batch() -> None:
     plan = ClusterPlan(8.0, frozenset({NEW_TOPICS}), frozenset({"pause"}), store="file")
     world = ClusterWorld(2, plan)
