@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.migration import (
     CONSUMER,
@@ -33,8 +35,6 @@ from lakelog.coordinator.group.limits import GroupCounts
 from lakelog.coordinator.group.offsets.table import OffsetTable, PartitionOffsets, tombstones
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetCommitValue, Record
 from lakelog.coordinator.group.state import AnyGroup, ShardState
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
-from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned

@@ -9,8 +9,7 @@ from typing import Any
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.requests import ClientRequest
 from lakelog.coordinator.shard import LATER, Effect, Now, Result
-from lakelog.coordinator.transaction.fences import Fences
-from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.ids import Decision, Fences, TransactionalIds
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
 from lakelog.coordinator.transaction.transitions import completed, fenced, fenced_beyond
 

@@ -10,10 +10,9 @@ from consumer_members import Consumer, settle, snapshot
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.group.change_queue import ChangeQueue, GroupRequest
+from lakelog.coordinator.group.change_queue import ChangeQueue, GroupRequest, TimerKey, TimerKind
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetRecord
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shard import LATER, Effect, Now, Result
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)

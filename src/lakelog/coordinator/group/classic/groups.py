@@ -15,11 +15,11 @@ from typing import Any
 
 from lakelog.base.memory_budget import Account
 from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.limits import ID_GIVEN_OUT_BYTES, stored_bytes
 from lakelog.coordinator.group.records import GroupMetadataValue
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
-from lakelog.coordinator.shared_count import ShardCount
+from lakelog.coordinator.shard import ShardCount
 
 
 class ClassicGroups(dict[str, ClassicGroup]):

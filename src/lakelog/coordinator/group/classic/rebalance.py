@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.limits import GroupCounts
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse

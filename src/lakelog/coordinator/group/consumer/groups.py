@@ -13,11 +13,11 @@ from typing import Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account
 from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.group.change_queue import ChangeQueue
+from lakelog.coordinator.group.change_queue import ChangeQueue, TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
-from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, Overrides
+from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ConsumerMember, MemberState
@@ -42,10 +42,7 @@ from lakelog.coordinator.group.records import (
     ConsumerGroupRecord,
     Decision,
 )
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
-from lakelog.coordinator.group.topics import Topics
-from lakelog.coordinator.shard import LATER, Effect, Now, Result
-from lakelog.coordinator.shared_count import ShardCount
+from lakelog.coordinator.shard import LATER, Effect, Now, Result, ShardCount
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
 

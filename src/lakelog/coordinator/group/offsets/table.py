@@ -26,7 +26,7 @@ from lakelog.base.memory_budget import Account
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.coordinator.group.limits import OFFSETS_BYTES, offset_bytes, pending_offset_bytes
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
-from lakelog.coordinator.shared_count import ShardCount
+from lakelog.coordinator.shard import ShardCount
 
 NEWCOMER_MS = 10_000
 """A group that commits again after this time is in use."""

@@ -25,6 +25,7 @@ from lakelog.coordinator.transaction.sink.commit_sets import (
     RefusedError,
     batch_committed,
     check_parent,
+    check_records,
     check_set,
     check_uncommitted,
     child_begun,
@@ -36,8 +37,8 @@ from lakelog.coordinator.transaction.sink.commit_sets import (
     sink_of,
     winner_committed,
     with_run,
+    written_to,
 )
-from lakelog.coordinator.transaction.sink.receipts import check_records, written_to
 from lakelog.coordinator.transaction.sink.reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
