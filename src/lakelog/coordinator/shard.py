@@ -159,6 +159,7 @@ class ShardCount:
     def open(self) -> None:
         """Include the shard in the total: its log has been replayed."""
         assert not self._is_open
+        assert self.value >= 0, "the log deleted more than it had"
         self._is_open = True
         self._shared.total += self.value
 

@@ -133,6 +133,7 @@ class ChangeQueue:
         It also stops before a timer that follows a decision, and resumes after that has returned.
         """
         queue = self._waiting.pop(group_id, None)
+        assert queue is None or queue, "an empty queue would hold back all requests of its group"
         decisions: list[Decision] = []
         while queue and not self._is_blocked(group_id, exclusive=queue[0].is_exclusive):
             # A heartbeat sets the timer of its member only when its decision is committed.

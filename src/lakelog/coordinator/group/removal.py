@@ -161,6 +161,8 @@ class _Forget(Effect):
 
     def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
         if self.group is not None:
+            # The change of the group has kept back all JoinGroups.
+            assert not self.group.members, "a member joined a deleted group"
             self.state.classic.pop(self.group.group_id, None)
             self.state.pending.remove_all(self.group)
         return ()

@@ -93,6 +93,7 @@ class GroupShard:
 
         Return the decisions of rebalances, of groups with more members than now allowed.
         """
+        assert not self.state.classic, "live groups begin with the end of the log"
         results: list[Decision] = []
         for group_id, value in self.state.classic.stored.items():
             group = self.state.classic[group_id] = ClassicGroup.from_stored(group_id, value)

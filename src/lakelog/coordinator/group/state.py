@@ -122,6 +122,7 @@ class ShardState:
         eviction = self.evicting.pop(group_id, None)
         if eviction is not None:
             self.limits.memory.leaving -= eviction.size
+            assert self.limits.memory.leaving >= 0, "an eviction ends once"
             self.group_count.add(eviction.is_live)
             self.offsets_group_count.add(1)
 

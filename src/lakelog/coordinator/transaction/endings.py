@@ -45,6 +45,7 @@ class Endings(Effect):
     def write_markers(self, transactional_id: str, now: Now) -> Decision:
         """Begin to write the markers; a transaction without partitions needs none."""
         ending = self._ids.transactions[transactional_id]
+        assert ending.state.is_ending, "the outcome is not decided"
         # Also after a restart in the Prepare state: which markers were written is not in the log,
         # and a repeated marker is harmless (KAFKA-19999).
         self._marked[transactional_id] = set()
@@ -68,7 +69,9 @@ class Endings(Effect):
     ) -> frozenset[TopicPartition]:
         """Note that these partitions have their marker; return the others, as `unmarked`."""
         if self.is_ending(transactional_id, ending):
-            self._marked[transactional_id].update(partitions)
+            marked = self._marked[transactional_id]
+            marked.update(partitions)
+            assert marked <= ending.partitions, "a marker of another transaction"
         return self.unmarked(transactional_id, ending)
 
     def marked_partitions(self, transactional_id: str) -> set[TopicPartition]:

@@ -85,6 +85,7 @@ class InitialiseProducer(Request):
             self.producer_id,
             may_be_old=is_old,
         )
+        assert step.producer_id != NO_PRODUCER_ID, "two producers would share an identity"
         reply = ProducerReply(ErrorCode.NONE, step.producer_id, step.producer_epoch)
         if step.state.is_ending:
             reply = ProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -86,6 +86,7 @@ class TransactionShard:
         """Ignore a marker, which only an administrator can write to this topic."""
 
     def loaded(self, now: Now) -> list[Decision]:
+        assert not self.ids.pending, "nothing is written while a shard loads"
         self.ids.count.open()
         self._schedule_expiry(now)
         for transactional_id in self.transactions:

@@ -141,6 +141,7 @@ class Syncs:
         return self._write_assignment(now, group, sent)
 
     def _write_assignment(self, now: Now, group: ClassicGroup, sent: dict[str, bytes]) -> Decision:
+        assert group.state is GroupState.COMPLETING_REBALANCE, "no other state waits for it"
         group.assignment_generation = group.generation
         assignments = {
             member_id: assignment

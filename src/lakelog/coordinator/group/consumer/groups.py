@@ -254,6 +254,7 @@ class ConsumerGroups:
         *effects: Effect,
     ) -> Decision:
         """Remove members; downgrade the group if no member of the consumer protocol is left."""
+        assert group.members.keys() >= set(leaving), "a member leaves once"
         staying = [member for member in group.members.values() if member.member_id not in leaving]
         if staying and self.may_downgrade(staying):
             return self.downgrade(now, Draft(group), leaving, reply, *effects, rebalances=True)
@@ -296,6 +297,7 @@ class ConsumerGroups:
         self, now: Now, classic: ClassicGroup, before: Collection[str], *, rebalances: bool
     ) -> list[Decision]:
         """Serve a classic group that has replaced a consumer group with the members `before`."""
+        assert classic.group_id not in self.by_id, "a group has one protocol at a time"
         self.disarm(classic.group_id, before)
         self._classic[classic.group_id] = classic
         for member in classic.members.values():

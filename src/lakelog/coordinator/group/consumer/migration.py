@@ -134,6 +134,7 @@ def downgraded(
     Its generation is the consumer group's epoch.
     """
     classic = ClassicGroup(group.group_id)
+    assert group.members.keys() > set(leaving), "a group without members is deleted instead"
     classic.generation = group.epoch
     classic.protocol_type = CONSUMER
     for member in group.members.values():

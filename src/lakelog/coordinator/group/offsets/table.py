@@ -126,6 +126,8 @@ class PendingOffsets:
         return applied
 
     def _forget(self, key: OffsetKey, producer_id: int) -> None:
+        assert producer_id in self._keys[key], "its transaction has ended already"
+        assert self._groups[key[0]] > 0, "the group has no pending offset left"
         self._keys[key].discard(producer_id)
         if not self._keys[key]:
             del self._keys[key]
