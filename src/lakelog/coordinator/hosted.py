@@ -176,9 +176,9 @@ class Hosted(Generic[S]):
 
     # Writing
 
-    def _follow(self, further: Iterable[Result[Any]]) -> None:
+    def _follow(self, further: Iterable[Result[Any]] | None) -> None:
         """Queue decisions without a new request, and set the timer for the shard's deadlines."""
-        for result in further:
+        for result in further or ():
             self._run(None, lambda decided=result: decided)
         if (deadline := self.shard.deadlines.earliest) is not None and deadline < self._timer_ms:
             self._arm()

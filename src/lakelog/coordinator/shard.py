@@ -69,13 +69,15 @@ class Effect:
 
     __slots__ = ()
 
-    def committed(self, now: Now, result: Result[Any]) -> Sequence[Result[Any]]:
-        """Follow the committed records; called after the reply."""
-        return ()
+    def committed(self, now: Now, result: Result[Any]) -> Sequence[Result[Any]] | None:
+        """Follow the committed records, after the reply; return further decisions, if any."""
+        return None
 
-    def failed(self, now: Now, result: Result[Any], code: ErrorCode) -> Sequence[Result[Any]]:
-        """Follow a failed append; called before the request is refused with `code`."""
-        return ()
+    def failed(
+        self, now: Now, result: Result[Any], code: ErrorCode
+    ) -> Sequence[Result[Any]] | None:
+        """Follow a failed append, before the request is refused with `code`; as `committed`."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

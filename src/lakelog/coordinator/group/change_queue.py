@@ -236,9 +236,9 @@ class _EndBlock(Effect):
         self.queue.end_block(now, self.group_id, is_change=self.is_change)
         return self._unblocked(effect.failed(now, result, code) for effect in self.effects)
 
-    def _unblocked(self, further: Iterable[Iterable[Decision]]) -> list[Decision]:
+    def _unblocked(self, further: Iterable[Iterable[Decision] | None]) -> list[Decision]:
         return [
             self.queue.write(self.group_id, decision)
             for decisions in further
-            for decision in decisions
+            for decision in decisions or ()
         ]

@@ -159,13 +159,12 @@ class _Forget(Effect):
     state: ShardState
     group: ClassicGroup | None
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         if self.group is not None:
             # The change of the group has kept back all JoinGroups.
             assert not self.group.members, "a member joined a deleted group"
             self.state.classic.pop(self.group.group_id, None)
             self.state.pending.remove_all(self.group)
-        return ()
 
 
 def _check_delete(group: AnyGroup | None, group_id: str, *, has_offsets: bool) -> None:
@@ -368,11 +367,9 @@ class _EndEviction(Effect):
     counts: GroupCounts
     group_id: str
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.counts.groups_evicted += 1
         self.state.end_eviction(self.group_id)
-        return ()
 
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         self.state.end_eviction(self.group_id)
-        return ()

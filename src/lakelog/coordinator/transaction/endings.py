@@ -142,7 +142,7 @@ class Endings(Effect):
                     further.append(self.fence(now, name))
         return further
 
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         """Retry the steps that neither a client nor the marker writer retries."""
         for record in result.records:
             self._ids.forget(now, record)
@@ -159,7 +159,6 @@ class Endings(Effect):
                     self.fence_later(now, name)
                 else:
                     self._ids.try_again(now, name)
-        return ()
 
     def fence_later(self, now: Now, transactional_id: str) -> None:
         """Retry the fence after its next pause."""

@@ -105,7 +105,10 @@ _NOW = Now(0, 0)
 
 def _commit(decision: Decision) -> list[Decision]:
     """Run the effects of a committed decision; return the further decisions."""
-    return [further for effect in decision.effects for further in effect.committed(_NOW, decision)]
+    further: list[Decision] = []
+    for effect in decision.effects:
+        further += effect.committed(_NOW, decision) or ()
+    return further
 
 
 def test_a_change_waits_for_each_record_that_is_being_written() -> None:
@@ -164,9 +167,8 @@ class Renew(Effect):
     queue: Queue
     timer: TimerKey
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.queue.deadlines.set(self.timer, 10_000)
-        return ()
 
 
 def test_a_heartbeat_that_waits_before_the_expiry_of_its_member_keeps_it() -> None:

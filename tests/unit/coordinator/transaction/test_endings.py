@@ -69,7 +69,7 @@ class _Shard:
             self.ids.replay(record)
         self.replies.append(decision.reply)
         for effect in decision.effects:
-            for further in effect.committed(NOW, decision):
+            for further in effect.committed(NOW, decision) or ():
                 self.run(further)
 
     def complete(self, ending: Transaction) -> None:

@@ -193,10 +193,9 @@ class _Assign(Effect):
         state = (self.group.state, self.group.generation)
         return state != (GroupState.COMPLETING_REBALANCE, self.generation)
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         if not self._is_over():
             self.rebalancer.give_assignments(now, self.group, self.assignments)
-        return ()
 
     def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
         if self._is_over():

@@ -217,12 +217,11 @@ class _Joined(Effect):
     join: Join
     member_id: str
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         ids = (self.join.key, self.member_id)
         self.groups.cancel_timer(TimerKind.REJOIN, *ids)
         self.groups.set_timer(now, TimerKind.SESSION, *ids, self.join.session_timeout_ms)
         self.groups.set_timer(now, TimerKind.RESYNC, *ids, self.join.rebalance_timeout_ms)
-        return ()
 
 
 def _leave_one(

@@ -374,15 +374,13 @@ class _Finish(Effect):
     groups: ConsumerGroups
     draft: Draft
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         if self.draft.retires is not None:
             self.groups.retire(now, self.draft.retires)
-        return ()
 
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         # `subscribe` has cleared this, and the records with the new topics were not written.
         self.draft.live.refresh_due = True
-        return ()
 
 
 @dataclass(slots=True, eq=False)
@@ -393,9 +391,8 @@ class _Disarm(Effect):
     group_id: str
     member_ids: Collection[str]
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.groups.disarm(self.group_id, self.member_ids)
-        return ()
 
 
 @dataclass(slots=True, eq=False)
@@ -418,10 +415,8 @@ class _Expire(Effect):
     groups: ConsumerGroups
     timer: TimerKey
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.groups.expired()
-        return ()
 
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         self.groups.set_timer(now, *self.timer, _RETRY_MS)
-        return ()

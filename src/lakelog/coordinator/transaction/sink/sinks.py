@@ -423,9 +423,8 @@ class _AbortOthers(Effect):
     sink_id: str
     batch: int | None
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.sinks.abort_later(self.sink_id, self.batch, now)
-        return ()
 
 
 def _batch_bytes(steps: Steps) -> int:
