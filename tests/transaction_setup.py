@@ -21,7 +21,7 @@ from lakelog.coordinator.shard import TransactionMarker
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.markers import Marker
-from lakelog.coordinator.transaction.producer_reply import ProducerReply
+from lakelog.coordinator.transaction.producers import ProducerReply
 from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
 from lakelog.coordinator.transaction.requests import LastSequences, WrittenTo
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionVersion

@@ -42,6 +42,7 @@ class Deadlines(Generic[K]):
         if queued is None or deadline_ms < queued:
             self._push(key, deadline_ms)
         self.earliest = self._heap[0][0]
+        assert self.earliest <= deadline_ms, "the host would call the shard too late"
 
     def cancel(self, key: K) -> None:
         """Remove the deadline of `key`, if it has one."""
@@ -81,3 +82,4 @@ class Deadlines(Generic[K]):
         self._queued.clear()
         for key, deadline in self._at.items():
             self._push(key, deadline)
+        assert len(self._heap) == len(self._at), "a stale entry is left"

@@ -196,6 +196,7 @@ class ShardHost(Generic[S]):
             )
             if hosted.dropped:
                 return
+            assert self._hosted.get(partition) is hosted, "two shards would decide at once"
             hosted.begin()
         except UNREADABLE:
             if hosted.dropped:
@@ -226,6 +227,7 @@ class ShardHost(Generic[S]):
         self._reloads.cancel_all()
 
     def _drop(self, hosted: Hosted[S], code: ErrorCode) -> None:
+        assert self._hosted[hosted.partition] is hosted, "its successor would be dropped"
         del self._hosted[hosted.partition]
         hosted.drop(code)
 

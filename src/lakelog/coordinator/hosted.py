@@ -148,6 +148,7 @@ class Hosted(Generic[S]):
 
     def begin(self) -> None:
         """Begin to serve: the log has been replayed to its end."""
+        assert not (self.active or self.dropped), "a shard serves once, after its load"
         self.active = True
         self._follow(self.shard.loaded(self._writing.now()))
 
@@ -161,6 +162,7 @@ class Hosted(Generic[S]):
 
     def drop(self, code: ErrorCode) -> None:
         """Stop at once, and answer all waiting requests with `code`."""
+        assert not self.dropped, "its requests were answered already"
         self.dropped = True
         self.active = False
         if self._timer is not None:
@@ -174,9 +176,9 @@ class Hosted(Generic[S]):
 
     # Writing
 
-    def _follow(self, further: Iterable[Result[Any]]) -> None:
+    def _follow(self, further: Iterable[Result[Any]] | None) -> None:
         """Queue decisions without a new request, and set the timer for the shard's deadlines."""
-        for result in further:
+        for result in further or ():
             self._run(None, lambda decided=result: decided)
         if (deadline := self.shard.deadlines.earliest) is not None and deadline < self._timer_ms:
             self._arm()
@@ -231,6 +233,7 @@ class Hosted(Generic[S]):
         try:
             while self.queue:
                 batch = self.take_batch(self._writing.batch_bytes_max)
+                assert batch, "a decision larger than a batch has one of its own"
                 try:
                     await self._commit(batch)
                 except Exception:  # noqa: BLE001 - logged; the requests are refused

@@ -7,6 +7,9 @@ log, a failed append needs no undo, and replaying the log from its start builds 
 
 A decision may change soft state (members that wait for a rebalance, sessions, timers) at once. Soft
 state is lost with the shard.
+
+Counts over all loaded shards of a coordinator are kept as shards change instead of being summed. A
+shard counts while it loads its log, too, but only what loaded shards count is in the total.
 """
 
 from __future__ import annotations
@@ -66,13 +69,15 @@ class Effect:
 
     __slots__ = ()
 
-    def committed(self, now: Now, result: Result[Any]) -> Sequence[Result[Any]]:
-        """Follow the committed records; called after the reply."""
-        return ()
+    def committed(self, now: Now, result: Result[Any]) -> Sequence[Result[Any]] | None:
+        """Follow the committed records, after the reply; return further decisions, if any."""
+        return None
 
-    def failed(self, now: Now, result: Result[Any], code: ErrorCode) -> Sequence[Result[Any]]:
-        """Follow a failed append; called before the request is refused with `code`."""
-        return ()
+    def failed(
+        self, now: Now, result: Result[Any], code: ErrorCode
+    ) -> Sequence[Result[Any]] | None:
+        """Follow a failed append, before the request is refused with `code`; as `committed`."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,46 @@ class Request(Protocol[S_contra]):
     def refuse(self, code: ErrorCode) -> None:
         """Reply with an error code for the client."""
         ...
+
+
+class SharedCount:
+    """The total over the loaded shards of one coordinator."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
+
+
+class ShardCount:
+    """The part of one shard in a shared count."""
+
+    __slots__ = ("_is_open", "_shared", "value")
+
+    def __init__(self, shared: SharedCount) -> None:
+        self._shared = shared
+        self._is_open = False
+        self.value = 0
+
+    def add(self, more: int) -> None:
+        """Raise the count by `more`, or lower it if that is negative."""
+        self.value += more
+        if self._is_open:
+            self._shared.total += more
+
+    def open(self) -> None:
+        """Include the shard in the total: its log has been replayed."""
+        assert not self._is_open
+        assert self.value >= 0, "the log deleted more than it had"
+        self._is_open = True
+        self._shared.total += self.value
+
+    def close(self) -> None:
+        """Take the shard out of the total; it may still change, which then counts nowhere."""
+        if self._is_open:
+            self._is_open = False
+            self._shared.total -= self.value
+            assert self._shared.total >= 0
 
 
 class Shard(Protocol[R]):

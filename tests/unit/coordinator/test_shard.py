@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.shard import NOT_APPENDED, PRODUCER_REFUSED, coordinator_code
+from lakelog.coordinator.shard import (
+    NOT_APPENDED,
+    PRODUCER_REFUSED,
+    ShardCount,
+    SharedCount,
+    coordinator_code,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +63,26 @@ def test_an_append_with_an_unknown_outcome_is_not_among_the_rejected_ones() -> N
         ErrorCode.NETWORK_EXCEPTION,
     }
     assert not unknown & NOT_APPENDED
+
+
+def test_a_shard_counts_from_the_end_of_its_loading_to_its_close() -> None:
+    total = SharedCount()
+    loading, loaded = ShardCount(total), ShardCount(total)
+    loaded.open()
+    loading.add(3)
+    loaded.add(2)
+    assert total.total == 2
+    loading.open()
+    assert total.total == 5
+    loading.add(-1)
+    loading.close()
+    loading.add(1)
+    assert total.total == 2
+
+
+def test_a_shard_that_was_dropped_while_loading_leaves_the_total_alone() -> None:
+    total = SharedCount()
+    dropped = ShardCount(total)
+    dropped.add(3)
+    dropped.close()
+    assert total.total == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -73,10 +74,7 @@ class _DeleteOffsets(GroupRequest):
 
 
 class GroupAdmin:
-    """The administrators' interface to the group coordinator; replies as `GroupCoordinator` does.
-
-    The listener adds authorized operations to the responses.
-    """
+    """The administrators' interface to the coordinator; replies as `GroupCoordinator` does."""
 
     def __init__(self, host: ShardHost[GroupShard], tasks: Tasks, config: ConsumerConfig) -> None:
         self._host = host
@@ -112,6 +110,8 @@ class GroupAdmin:
     ) -> Reply[DescribeGroupsResponse]:
         """Return the description of each classic group, or its own error code."""
         groups = [self._describe(name, version) for name in dict.fromkeys(request.groups)]
+        if request.include_authorized_operations:
+            _authorize(groups)
         return answered(self._tasks, DescribeGroupsResponse(groups=groups))
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
@@ -125,6 +125,8 @@ class GroupAdmin:
     ) -> Reply[ConsumerGroupDescribeResponse]:
         """Return the description of each consumer group, or its own error code (KIP-848)."""
         groups = [self._describe_consumer(name) for name in dict.fromkeys(request.group_ids)]
+        if request.include_authorized_operations:
+            _authorize(groups)
         return answered(self._tasks, ConsumerGroupDescribeResponse(groups=groups))
 
     def _describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
@@ -160,3 +162,14 @@ class GroupAdmin:
         future = self._tasks.future()
         self._host.ask(_DeleteOffsets(future=future, key=request.group_id, request=request))
         return future
+
+
+_GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""READ, DELETE, DESCRIBE and those on configurations, as bits of Kafka's AclOperation."""
+
+
+def _authorize(groups: Iterable[DescribedGroup | DescribedConsumerGroup]) -> None:
+    """Set the operations of each group that was found: clients are not authenticated."""
+    for group in groups:
+        if not group.error_code:
+            group.authorized_operations = _GROUP_OPERATIONS

@@ -1,4 +1,4 @@
-"""Requests about groups, and the queue in which they wait for changes of their group.
+"""Requests and timers of groups, and the queue in which they wait for changes of their group.
 
 A decision about a consumer group depends on the previous one (for example on the partitions that it
 freed), which is visible only once it is committed. So at most one change of a consumer group is
@@ -16,14 +16,45 @@ from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from enum import Enum, auto
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.requests import ClientRequest
 from lakelog.coordinator.shard import LATER, Effect, Now, Result
+
+
+class TimerKind(Enum):
+    """The event at which a timer fires."""
+
+    JOIN = auto()
+    """The join phase of a group ends."""
+    SYNC = auto()
+    """Members that have not sent SyncGroup are removed."""
+    SESSION = auto()
+    """A member's session times out."""
+    PENDING = auto()
+    """A pending member id expires."""
+    EXPIRY = auto()
+    """The check for expired offsets is due."""
+    REVOKE = auto()
+    """A member of a consumer group has not revoked partitions in time."""
+    REJOIN = auto()
+    """A classic member of a consumer group has not rejoined in time."""
+    RESYNC = auto()
+    """A classic member of a consumer group has not sent SyncGroup in time."""
+    QUEUE = auto()
+    """Requests that wait for a change of their group may be decided."""
+
+
+class TimerKey(NamedTuple):
+    """One timer of a shard, a group or a member."""
+
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""
 
 
 class Task(Protocol):
@@ -102,6 +133,7 @@ class ChangeQueue:
         It also stops before a timer that follows a decision, and resumes after that has returned.
         """
         queue = self._waiting.pop(group_id, None)
+        assert queue is None or queue, "an empty queue would hold back all requests of its group"
         decisions: list[Decision] = []
         while queue and not self._is_blocked(group_id, exclusive=queue[0].is_exclusive):
             # A heartbeat sets the timer of its member only when its decision is committed.
@@ -204,9 +236,9 @@ class _EndBlock(Effect):
         self.queue.end_block(now, self.group_id, is_change=self.is_change)
         return self._unblocked(effect.failed(now, result, code) for effect in self.effects)
 
-    def _unblocked(self, further: Iterable[Iterable[Decision]]) -> list[Decision]:
+    def _unblocked(self, further: Iterable[Iterable[Decision] | None]) -> list[Decision]:
         return [
             self.queue.write(self.group_id, decision)
             for decisions in further
-            for decision in decisions
+            for decision in decisions or ()
         ]

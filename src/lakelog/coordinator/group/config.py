@@ -1,8 +1,8 @@
-"""The broker configuration of the group coordinator, under Kafka's keys."""
+"""The broker's configuration of the group coordinator, under Kafka's keys, and its topics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -113,3 +113,27 @@ class GroupConfig:
             batch_bytes_max=values.get_int("message.max.bytes"),
             consumer=ConsumerConfig.from_broker(values),
         )
+
+
+class Topics(Protocol):
+    """The current topics of the broker's metadata."""
+
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of a topic, None if it does not exist."""
+        ...
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, None if it does not exist."""
+        ...
+
+    def partition_count(self, name: str) -> int:
+        """Return the number of partitions, 0 if the topic does not exist."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all topics, in any order."""
+        ...
+
+    def version(self) -> int:
+        """Return the version of the metadata, which only rises."""
+        ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
@@ -19,18 +20,16 @@ from lakelog.coordinator.group.classic.member import (
     JoinRefusal,
     session_timeout_reason,
 )
-from lakelog.coordinator.group.config import GroupConfig, Overrides
+from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request, refusal
-from lakelog.coordinator.group.evictor import Evictor
 from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
 from lakelog.coordinator.group.member_requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from lakelog.coordinator.group.offset_requests import OffsetCommit, TxnOffsetCommit
 from lakelog.coordinator.group.offsets.fetch import fetch_offsets
-from lakelog.coordinator.group.offsets.table import OffsetTable
+from lakelog.coordinator.group.offsets.table import OffsetTable, in_order_of_eviction
 from lakelog.coordinator.group.queries import GroupFilter
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
-from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.requests import ClientRequest, answered
 from lakelog.coordinator.shard import Now, PartitionLogs, Reply, Result, TransactionMarker
@@ -52,6 +51,51 @@ from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffset
 from lakelog.runtime.api import Clock, Random, Tasks
 
 GROUP_TOPIC = "__consumer_offsets"
+
+
+_PAUSE_MS = 1000
+"""After a search that found nothing to evict: each search looks at every newcomer."""
+
+
+class Evictor:
+    """Searches the groups of all loaded partitions."""
+
+    def __init__(self, host: ShardHost[GroupShard]) -> None:
+        self._host = host
+        self._next_search_ms = 0
+
+    def evict(self, keep: str, groups: int, size: int) -> None:
+        """Begin to delete newcomers, if possible as many as wanted.
+
+        A group is chosen while either number is not reached. After a search without a result the
+        next one is 1 s later.
+
+        Args:
+            keep: id of the group that the room is for.
+            groups: number of groups to delete.
+            size: estimated bytes of memory to free.
+        """
+        now = self._host.now()
+        if now.tick_ms < self._next_search_ms:
+            return
+        shards = self._host.active_shards()
+        newcomers = [newcomer for shard in shards for newcomer in shard.state.newcomers()]
+        chosen = 0
+        for _, group_id in in_order_of_eviction(newcomers, now.wall_ms):
+            if chosen >= groups and size <= 0:
+                break
+            partition = self._host.partition_for(group_id)
+            state = self._host.shard(partition).state
+            if group_id != keep and state.is_deserted(group_id):
+                chosen += 1
+                size -= state.account.of(group_id)
+                self._host.decide(partition, partial(_evict, group_id))
+        if not chosen:
+            self._next_search_ms = now.tick_ms + _PAUSE_MS
+
+
+def _evict(group_id: str, shard: GroupShard, now: Now) -> Decision:
+    return shard.evictions.evict(now, group_id)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

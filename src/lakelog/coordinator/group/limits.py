@@ -26,7 +26,7 @@ from typing import NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account, Share, text_bytes
 from lakelog.coordinator.group.records import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from lakelog.coordinator.shared_count import SharedCount
+from lakelog.coordinator.shard import SharedCount
 
 
 @dataclass(slots=True)

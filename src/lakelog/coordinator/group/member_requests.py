@@ -50,9 +50,8 @@ class _JoinAfter(Effect):
     def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
         return (self.changes.decide_again(now, self.join),)
 
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         self.join.refuse(code)
-        return ()
 
 
 class SyncGroup(Sync):
@@ -133,13 +132,11 @@ class _Left(Effect):
     request: LeaveGroup
     responses: list[MemberResponse]
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.request.answer(self.responses)
-        return ()
 
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         self.request.answer(self.responses)
-        return ()
 
 
 def _classic(shard: GroupShard, group_id: str) -> ClassicGroup:

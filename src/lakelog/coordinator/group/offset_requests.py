@@ -8,6 +8,7 @@ from typing import ClassVar
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.classic.group import ClassicGroup
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.offset_access import (
     check_consumer_commit,
     commit_partitions,
@@ -26,7 +27,6 @@ from lakelog.coordinator.group.offsets.commit import (
 )
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
-from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest

@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.migration import (
     CONSUMER,
@@ -33,8 +35,6 @@ from lakelog.coordinator.group.limits import GroupCounts
 from lakelog.coordinator.group.offsets.table import OffsetTable, PartitionOffsets, tombstones
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetCommitValue, Record
 from lakelog.coordinator.group.state import AnyGroup, ShardState
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
-from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
@@ -159,11 +159,12 @@ class _Forget(Effect):
     state: ShardState
     group: ClassicGroup | None
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         if self.group is not None:
+            # The change of the group has kept back all JoinGroups.
+            assert not self.group.members, "a member joined a deleted group"
             self.state.classic.pop(self.group.group_id, None)
             self.state.pending.remove_all(self.group)
-        return ()
 
 
 def _check_delete(group: AnyGroup | None, group_id: str, *, has_offsets: bool) -> None:
@@ -366,11 +367,9 @@ class _EndEviction(Effect):
     counts: GroupCounts
     group_id: str
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.counts.groups_evicted += 1
         self.state.end_eviction(self.group_id)
-        return ()
 
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         self.state.end_eviction(self.group_id)
-        return ()

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.admission import Admission
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.join import Joins
 from lakelog.coordinator.group.classic.member_requests import Leaves, Syncs
-from lakelog.coordinator.group.config import GroupConfig, Overrides
+from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.classic_members import ClassicMembers
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeats
 from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
@@ -32,8 +33,6 @@ from lakelog.coordinator.group.records import (
 )
 from lakelog.coordinator.group.removal import Cleanup, Deletions, Evictions
 from lakelog.coordinator.group.state import DueTimer, ShardState
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
-from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
@@ -94,6 +93,7 @@ class GroupShard:
 
         Return the decisions of rebalances, of groups with more members than now allowed.
         """
+        assert not self.state.classic, "live groups begin with the end of the log"
         results: list[Decision] = []
         for group_id, value in self.state.classic.stored.items():
             group = self.state.classic[group_id] = ClassicGroup.from_stored(group_id, value)

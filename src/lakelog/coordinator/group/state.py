@@ -6,20 +6,17 @@ from typing import NamedTuple
 
 from lakelog.base.memory_budget import Account
 from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.group.change_queue import ChangeQueue
+from lakelog.coordinator.group.change_queue import ChangeQueue, TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
-from lakelog.coordinator.group.config import GroupConfig, Overrides
+from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
 from lakelog.coordinator.group.limits import GroupCounts, GroupLimits, ShardLimits
 from lakelog.coordinator.group.offsets.table import Newcomer, OffsetTable
 from lakelog.coordinator.group.records import ConsumerGroupRecord, Decision, OffsetRecord, Record
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
-from lakelog.coordinator.group.topics import Topics
-from lakelog.coordinator.shard import Now, Result
-from lakelog.coordinator.shared_count import ShardCount
+from lakelog.coordinator.shard import Now, Result, ShardCount
 
 AnyGroup = ClassicGroup | ConsumerGroup
 
@@ -125,6 +122,7 @@ class ShardState:
         eviction = self.evicting.pop(group_id, None)
         if eviction is not None:
             self.limits.memory.leaving -= eviction.size
+            assert self.limits.memory.leaving >= 0, "an eviction ends once"
             self.group_count.add(eviction.is_live)
             self.offsets_group_count.add(1)
 

@@ -12,20 +12,19 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.host import ShardHost, TopicSizes
-from lakelog.coordinator.shard import PartitionLogs, Reply
-from lakelog.coordinator.shared_count import SharedCount
-from lakelog.coordinator.transaction.admin import TransactionAdmin
+from lakelog.coordinator.shard import PartitionLogs, Reply, SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.endings import FenceId
-from lakelog.coordinator.transaction.fences import Fence, Fences
 from lakelog.coordinator.transaction.hanging import Owner
+from lakelog.coordinator.transaction.ids import Fence, Fences
+from lakelog.coordinator.transaction.listing import TransactionFilter
 from lakelog.coordinator.transaction.markers import MarkerDriver, MarkerWriter
 from lakelog.coordinator.transaction.producer_id_reservations import ProducerIdReservations
-from lakelog.coordinator.transaction.producer_reply import ProducerReply
 from lakelog.coordinator.transaction.producers import (
     AddPartitions,
     EndTransaction,
     InitialiseProducer,
+    ProducerReply,
     VerifyAdding,
     verify,
 )
@@ -39,8 +38,14 @@ from lakelog.coordinator.transaction.state import (
     TransactionVersion,
 )
 from lakelog.coordinator.transaction.transitions import End, Producer
+from lakelog.protocol.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
 from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from lakelog.runtime.api import Clock, Tasks
 
 TRANSACTION_TOPIC = "__transaction_state"
@@ -48,6 +53,51 @@ TRANSACTION_TOPIC = "__transaction_state"
 _BUMPING_END_SINCE = 5
 
 PartitionCodes = dict[TopicPartition, ErrorCode]
+
+
+class TransactionAdmin:
+    """The transactions coordinated by this broker, read only."""
+
+    def __init__(self, host: ShardHost[TransactionShard], clock: Clock) -> None:
+        self._host = host
+        self._clock = clock
+
+    def describe_transactions(
+        self, request: DescribeTransactionsRequest
+    ) -> DescribeTransactionsResponse:
+        """Return the state of each transactional id, or its own error code."""
+        names = dict.fromkeys(request.transactional_ids)
+        states = [self.describe(transactional_id) for transactional_id in names]
+        return DescribeTransactionsResponse(transaction_states=states)
+
+    def describe(self, transactional_id: str) -> TransactionState:
+        """Return the state of one transactional id, or an error code."""
+        try:
+            return self._host.shard_of(transactional_id).describe(transactional_id)
+        except KafkaError as error:
+            return TransactionState(transactional_id=transactional_id, error_code=error.code)
+
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """Return the transactional ids coordinated by this broker that match the filters.
+
+        The response has COORDINATOR_LOAD_IN_PROGRESS while a led partition is not loaded: a
+        transaction that is absent from a response counts as hanging. It has
+        INVALID_REGULAR_EXPRESSION for a malformed pattern.
+        """
+        if self._host.loading or not self._host.is_complete:
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        try:
+            transaction_filter = TransactionFilter(request, self._clock.wall_ms())
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
+        transactions = [
+            transaction
+            for shard in self._host.active_shards()
+            for transaction in shard.list_transactions(transaction_filter)
+        ]
+        return ListTransactionsResponse(
+            unknown_state_filters=transaction_filter.unknown_states, transaction_states=transactions
+        )
 
 
 class TransactionCoordinator:

@@ -9,8 +9,7 @@ from typing import Any
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.requests import ClientRequest
 from lakelog.coordinator.shard import LATER, Effect, Now, Result
-from lakelog.coordinator.transaction.fences import Fences
-from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.ids import Decision, Fences, TransactionalIds
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
 from lakelog.coordinator.transaction.transitions import completed, fenced, fenced_beyond
 
@@ -46,6 +45,7 @@ class Endings(Effect):
     def write_markers(self, transactional_id: str, now: Now) -> Decision:
         """Begin to write the markers; a transaction without partitions needs none."""
         ending = self._ids.transactions[transactional_id]
+        assert ending.state.is_ending, "the outcome is not decided"
         # Also after a restart in the Prepare state: which markers were written is not in the log,
         # and a repeated marker is harmless (KAFKA-19999).
         self._marked[transactional_id] = set()
@@ -69,7 +69,9 @@ class Endings(Effect):
     ) -> frozenset[TopicPartition]:
         """Note that these partitions have their marker; return the others, as `unmarked`."""
         if self.is_ending(transactional_id, ending):
-            self._marked[transactional_id].update(partitions)
+            marked = self._marked[transactional_id]
+            marked.update(partitions)
+            assert marked <= ending.partitions, "a marker of another transaction"
         return self.unmarked(transactional_id, ending)
 
     def marked_partitions(self, transactional_id: str) -> set[TopicPartition]:
@@ -140,7 +142,7 @@ class Endings(Effect):
                     further.append(self.fence(now, name))
         return further
 
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         """Retry the steps that neither a client nor the marker writer retries."""
         for record in result.records:
             self._ids.forget(now, record)
@@ -157,7 +159,6 @@ class Endings(Effect):
                     self.fence_later(now, name)
                 else:
                     self._ids.try_again(now, name)
-        return ()
 
     def fence_later(self, now: Now, transactional_id: str) -> None:
         """Retry the fence after its next pause."""

@@ -6,29 +6,34 @@ not committed yet, and timers.
 An id changes one step at a time. Until a step is committed, other requests get
 CONCURRENT_TRANSACTIONS. Adding partitions is the exception: a producer with KIP-890 adds them with
 several requests at once, and each step builds on the one before.
+
+A fence is pending from the moment that `hanging` finds a transaction until the fence's record is
+committed. It outlives the shard, because a shard that cannot write is dropped and reloaded. Until
+then no other step of the transactional id is decided, because its producer could commit records
+that have to be aborted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account, Share, text_bytes
 from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.shard import LATER, Effect, Now, Result
-from lakelog.coordinator.shared_count import ShardCount, SharedCount
+from lakelog.coordinator.shard import LATER, Effect, Now, Result, ShardCount, SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
-from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.records import TransactionRecord
 from lakelog.coordinator.transaction.state import (
     NEXT_STATES,
     Child,
+    OpenTransaction,
     Sink,
+    TopicPartition,
     Transaction,
     TransactionState,
 )
-from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
 from lakelog.coordinator.transaction.transitions import Known
 
 _ID_BYTES = 1024
@@ -41,6 +46,66 @@ _PARTITION_BYTES = 192
 Decision = Result[TransactionRecord]
 
 _RETRY_MS = 100
+
+
+class TimerKind(Enum):
+    """The event at which a timer fires."""
+
+    TIMEOUT = "timeout"
+    """A transaction has timed out, or a failed step of a transactional id is due for a retry."""
+    EXPIRY = "expiry"
+    """The check for unused transactional ids is due."""
+
+
+class TimerKey(NamedTuple):
+    """One timer; `EXPIRY` is a timer of the whole shard."""
+
+    kind: TimerKind
+    transactional_id: str = ""
+
+
+_RETRY_FIRST_MS = 100
+_RETRY_LONGEST_MS = 10_000
+
+
+class Fence:
+    """The hanging transactions of one transactional id, at least one, all of one producer id."""
+
+    __slots__ = ("_pause_ms", "epoch", "partitions", "producer_id")
+
+    def __init__(self, open_txns: Sequence[OpenTransaction]) -> None:
+        self.producer_id = open_txns[0].producer_id
+        # Records of another producer id cannot be fenced by an epoch of this one.
+        assert all(open_txn.producer_id == self.producer_id for open_txn in open_txns)
+        self.epoch = max(open_txn.producer_epoch for open_txn in open_txns)
+        self.partitions: list[TopicPartition] = [open_txn.topic_partition for open_txn in open_txns]
+        self._pause_ms = _RETRY_FIRST_MS
+
+    def is_pending(self, current: Transaction | None) -> bool:
+        """Return whether the fence is still necessary.
+
+        It is not once the transactional id has a newer epoch or another producer id.
+        """
+        return (
+            current is not None
+            and current.producer_id == self.producer_id
+            # The fence itself raises the epoch above all hanging ones, so it ends by its own
+            # record.
+            and current.producer_epoch <= self.epoch
+        )
+
+    def next_pause_ms(self) -> int:
+        """Return the milliseconds to wait before the next retry.
+
+        Each pause is twice the one before, up to 10 s: a retry may reload the whole partition.
+        """
+        pause_ms = self._pause_ms
+        self._pause_ms = min(pause_ms * 2, _RETRY_LONGEST_MS)
+        return pause_ms
+
+
+Fences = dict[str, Fence]
+"""Fences of all partitions by transactional id."""
 
 
 class TransactionalIds:

@@ -223,6 +223,7 @@ class _Job(NamedTuple):
     decision: int
 
     def marker(self, key: TopicPartition) -> Marker:
+        assert self.ending.state.is_ending, "the outcome is not decided"
         return Marker(
             *key,
             producer_id=self.ending.producer_id,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.requests import settle
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.ids import Decision
 from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
-from lakelog.coordinator.transaction.producer_reply import (
-    ProducerReply,
-    settle_end,
-    settle_partitions,
-)
 from lakelog.coordinator.transaction.requests import Request
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.sink.commit_sets import refuse_sink
@@ -33,6 +30,27 @@ from lakelog.coordinator.transaction.transitions import (
     verified,
     with_partitions,
 )
+from lakelog.protocol.end_txn import EndTxnResponse
+
+_FENCED_SINCE = 2
+
+
+class ProducerReply(NamedTuple):
+    """An error code, and without an error the producer id and epoch to continue with."""
+
+    code: ErrorCode
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+def fenced_code(code: ErrorCode, version: int) -> ErrorCode:
+    """Return `code` for AddPartitionsToTxn, AddOffsetsToTxn or EndTxn of a version.
+
+    PRODUCER_FENCED exists since version 2 (KIP-588); older clients get INVALID_PRODUCER_EPOCH.
+    """
+    if code is ErrorCode.PRODUCER_FENCED and version < _FENCED_SINCE:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -67,6 +85,7 @@ class InitialiseProducer(Request):
             self.producer_id,
             may_be_old=is_old,
         )
+        assert step.producer_id != NO_PRODUCER_ID, "two producers would share an identity"
         reply = ProducerReply(ErrorCode.NONE, step.producer_id, step.producer_epoch)
         if step.state.is_ending:
             reply = ProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -105,7 +124,7 @@ class VerifyAdding(AddPartitions):
     __slots__ = ()
 
     def answer(self, reply: ErrorCode) -> None:
-        settle_partitions(self.future, self.partitions, reply)
+        settle(self.future, dict.fromkeys(self.partitions, reply))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -138,7 +157,12 @@ class EndTransaction(Request):
         return shard.ids.step(now, self.key, step, reply)
 
     def answer(self, reply: ProducerReply) -> None:
-        settle_end(self.future, self.version, reply)
+        response = EndTxnResponse(
+            error_code=fenced_code(reply.code, self.version),
+            producer_id=reply.producer_id,
+            producer_epoch=reply.producer_epoch,
+        )
+        settle(self.future, response)
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(ProducerReply(code))

@@ -87,11 +87,13 @@ class Needs:
     ) -> None:
         """Begin to meet the need, and then `ask` the request again, or refuse it."""
         if isinstance(need, LogEnds):
+            assert request.sequences is None, "the logs are read once for a request"
             looking = self._look(ask, need, request)
             task = self._tasks.spawn(looking, name=f"records of {request.key}")
             self._looking.add(task)
             task.add_done_callback(self._looking.discard)
         else:
+            assert request.producer_id == NO_PRODUCER_ID, "a request uses one producer id"
             decide = partial(_decide_with, ask, request)
             self._reservations.reserve(request.key, decide, request.refuse)
 

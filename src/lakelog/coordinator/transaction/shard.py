@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterator
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
-from lakelog.coordinator.shard import Now, Result
-from lakelog.coordinator.shared_count import SharedCount
+from lakelog.coordinator.shard import Now, Result, SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.endings import Endings
-from lakelog.coordinator.transaction.fences import Fences
-from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.ids import (
+    Decision,
+    Fences,
+    TimerKey,
+    TimerKind,
+    TransactionalIds,
+)
 from lakelog.coordinator.transaction.listing import (
     TransactionFilter,
     describe_child,
@@ -26,7 +30,6 @@ from lakelog.coordinator.transaction.records import TransactionRecord, decode_re
 from lakelog.coordinator.transaction.sink.reply import sink_state
 from lakelog.coordinator.transaction.sink.sinks import Sinks
 from lakelog.coordinator.transaction.state import Sink, Transaction, TransactionState
-from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
 from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
 from lakelog.protocol.list_transactions import TransactionState as ListedTransaction
 
@@ -83,6 +86,7 @@ class TransactionShard:
         """Ignore a marker, which only an administrator can write to this topic."""
 
     def loaded(self, now: Now) -> list[Decision]:
+        assert not self.ids.pending, "nothing is written while a shard loads"
         self.ids.count.open()
         self._schedule_expiry(now)
         for transactional_id in self.transactions:

@@ -170,6 +170,7 @@ def fenced(current: Transaction, now_ms: int) -> Transaction:
     The epoch rises past the producer's. At the highest epoch it stays: no client holds that one
     (KAFKA-18660).
     """
+    assert current.state is _S.ONGOING, "a decided outcome stays"
     # A client of KIP-890 may repeat EndTxn with the epoch before the current one. After a rise by
     # one, EndTxn of the fenced producer would pass for such a repetition and be answered with
     # success.

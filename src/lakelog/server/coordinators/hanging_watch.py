@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.failing_task import FailingTask
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
-from lakelog.coordinator.transaction.hanging import end_marker
+from lakelog.coordinator.transaction.hanging import Verdict, end_marker, judge
 from lakelog.coordinator.transaction.state import OpenTransaction
-from lakelog.coordinator.transaction.verdict import Verdict, judge
 from lakelog.protocol.describe_transactions import TransactionState
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakelog.base.errors import KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.shard import coordinator_code
-from lakelog.coordinator.transaction.producer_reply import fenced_code
+from lakelog.coordinator.transaction.producers import fenced_code
 from lakelog.coordinator.transaction.state import TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.producer_reply import fenced_code
+from lakelog.coordinator.transaction.producers import fenced_code
 from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.add_partitions_to_txn import (

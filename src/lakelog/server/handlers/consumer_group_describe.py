@@ -7,7 +7,6 @@ from lakelog.protocol.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.coordinators.group_operations import authorize
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
 
@@ -15,10 +14,7 @@ from lakelog.server.served_api import ServedApi
 def handle(
     broker: Broker, context: Context, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    response = broker.groups.admin.consumer_group_describe(request).result()
-    if request.include_authorized_operations:
-        authorize(response.groups)
-    return response
+    return broker.groups.admin.consumer_group_describe(request).result()
 
 
 API = ServedApi(ConsumerGroupDescribeRequest, handle, done="All.")

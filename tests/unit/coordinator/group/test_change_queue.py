@@ -10,10 +10,9 @@ from consumer_members import Consumer, settle, snapshot
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.group.change_queue import ChangeQueue, GroupRequest
+from lakelog.coordinator.group.change_queue import ChangeQueue, GroupRequest, TimerKey, TimerKind
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetRecord
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shard import LATER, Effect, Now, Result
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
@@ -106,7 +105,10 @@ _NOW = Now(0, 0)
 
 def _commit(decision: Decision) -> list[Decision]:
     """Run the effects of a committed decision; return the further decisions."""
-    return [further for effect in decision.effects for further in effect.committed(_NOW, decision)]
+    further: list[Decision] = []
+    for effect in decision.effects:
+        further += effect.committed(_NOW, decision) or ()
+    return further
 
 
 def test_a_change_waits_for_each_record_that_is_being_written() -> None:
@@ -165,9 +167,8 @@ class Renew(Effect):
     queue: Queue
     timer: TimerKey
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.queue.deadlines.set(self.timer, 10_000)
-        return ()
 
 
 def test_a_heartbeat_that_waits_before_the_expiry_of_its_member_keeps_it() -> None:

@@ -9,6 +9,7 @@ import pytest
 from coordinator_members import GROUP, new_id
 from group_setup import FakeTopics, Setup, in_virtual_time
 from lakelog.base.memory_budget import Share
+from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.consumer.member import ConsumerMember
@@ -26,7 +27,6 @@ from lakelog.coordinator.group.records import (
     OffsetRecord,
 )
 from lakelog.coordinator.group.state import ShardState
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shard import Now
 
 

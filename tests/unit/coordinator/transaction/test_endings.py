@@ -8,12 +8,10 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.base.memory_budget import Share
-from lakelog.coordinator.shard import Now, Result
-from lakelog.coordinator.shared_count import SharedCount
+from lakelog.coordinator.shard import Now, Result, SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.endings import Endings
-from lakelog.coordinator.transaction.fences import Fence, Fences
-from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.ids import Decision, Fence, Fences, TransactionalIds
 from lakelog.coordinator.transaction.records import TransactionRecord
 from lakelog.coordinator.transaction.state import (
     OpenTransaction,
@@ -71,7 +69,7 @@ class _Shard:
             self.ids.replay(record)
         self.replies.append(decision.reply)
         for effect in decision.effects:
-            for further in effect.committed(NOW, decision):
+            for further in effect.committed(NOW, decision) or ():
                 self.run(further)
 
     def complete(self, ending: Transaction) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.hanging import Owner, find_hanging
+from lakelog.coordinator.transaction.hanging import Owner, Verdict, find_hanging, judge
 from lakelog.coordinator.transaction.state import (
     EPOCH_LAST,
     EPOCH_MAX,
@@ -15,6 +15,8 @@ from lakelog.coordinator.transaction.state import (
     Transaction,
     TransactionState,
 )
+from lakelog.protocol.describe_transactions import TopicData
+from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
 from transaction_setup import BUMPING, CLASSIC, Producer, Setup, in_virtual_time, run
 
 S = TransactionState
@@ -314,3 +316,59 @@ async def test_an_abort_is_not_complete_while_what_hangs_could_not_be_written(
     assert states == {"PrepareAbort"}
     assert setup.markers.partition("orders", 1).fates == [False]
     assert await setup.settled() == "CompleteAbort"
+
+
+FOUND = OpenTransaction("orders", 1, 7, 5, -1, 40)
+
+
+def known(state: str, epoch: int, *partitions: int) -> DescribedTransaction:
+    return DescribedTransaction(
+        transactional_id="id",
+        transaction_state=state,
+        producer_id=7,
+        producer_epoch=epoch,
+        topics=[TopicData(topic="orders", partitions=list(partitions))],
+    )
+
+
+def test_without_a_transactional_id_it_is_aborted() -> None:
+    assert judge(FOUND, None) is Verdict.ABORT
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch"),
+    [
+        ("Ongoing", 5),
+        ("PrepareCommit", 5),
+        ("PrepareCommit", 6),
+        ("PrepareAbort", 5),
+        ("PrepareAbort", 9),
+    ],
+)
+def test_the_coordinator_ends_its_current_transaction(state: str, epoch: int) -> None:
+    assert judge(FOUND, known(state, epoch, 0, 1)) is Verdict.COORDINATED
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch"),
+    [("Ongoing", 6), ("PrepareCommit", 7), ("CompleteCommit", 6), ("CompleteAbort", 6)],
+)
+def test_an_earlier_transaction_is_aborted(state: str, epoch: int) -> None:
+    """A marker that commits the current transaction would commit the earlier one, too."""
+    assert judge(FOUND, known(state, epoch, 0, 1)) is Verdict.ABORT
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "partitions"),
+    [
+        ("Empty", 5, ()),
+        ("CompleteCommit", 5, ()),
+        ("Ongoing", 5, (0,)),
+        ("Ongoing", 4, (0, 1)),
+        ("PrepareAbort", 4, (0, 1)),
+    ],
+)
+def test_a_producer_that_can_commit_the_rest_is_fenced(
+    state: str, epoch: int, partitions: tuple[int, ...]
+) -> None:
+    assert judge(FOUND, known(state, epoch, *partitions)) is Verdict.FENCE

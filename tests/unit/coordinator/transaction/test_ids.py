@@ -5,11 +5,9 @@ from dataclasses import replace
 import transaction_setup
 from lakelog.base.errors import ErrorCode
 from lakelog.base.memory_budget import Share
-from lakelog.coordinator.shard import Now
-from lakelog.coordinator.shared_count import SharedCount
+from lakelog.coordinator.shard import Now, SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
-from lakelog.coordinator.transaction.fences import Fence, Fences
-from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.ids import Decision, Fence, Fences, TransactionalIds
 from lakelog.coordinator.transaction.records import TransactionRecord
 from lakelog.coordinator.transaction.state import OpenTransaction, Transaction, TransactionState
 
@@ -107,3 +105,26 @@ def test_a_clock_set_back_extends_no_timeout_and_a_renewal_moves_none() -> None:
     setup.ids.arm(Now(wall_ms=100, tick_ms=5000), "t")
     setup.ids.arm(Now(wall_ms=600, tick_ms=5900), "t")
     assert setup.ids.deadlines.earliest == 6000
+
+
+def _fence() -> Fence:
+    open_ones = [OpenTransaction("orders", index, 7, 3 + index, -1, 0) for index in range(2)]
+    return Fence(open_ones)
+
+
+def test_a_fence_is_pending_until_the_epoch_has_passed_all_hanging_transactions() -> None:
+    current = Transaction(producer_id=7, producer_epoch=4, timeout_ms=1, last_update_ms=0)
+    assert _fence().is_pending(current)
+    assert not _fence().is_pending(replace(current, producer_epoch=5))
+
+
+def test_no_fence_is_pending_for_another_producer_or_an_expired_id() -> None:
+    other = Transaction(producer_id=8, producer_epoch=0, timeout_ms=1, last_update_ms=0)
+    assert not _fence().is_pending(other)
+    assert not _fence().is_pending(None)
+
+
+def test_pauses_double_up_to_ten_seconds() -> None:
+    fence = _fence()
+    pauses = [fence.next_pause_ms() for _ in range(9)]
+    assert pauses == [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.producer_reply import ProducerReply
+from lakelog.coordinator.transaction.producers import ProducerReply
 from lakelog.coordinator.transaction.state import EPOCH_LAST
 from transaction_setup import BUMPING, Producer, Setup, in_virtual_time
 

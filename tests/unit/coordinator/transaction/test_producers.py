@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
+
+import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.transaction import transitions
 from lakelog.coordinator.transaction.coordinator import PartitionCodes
+from lakelog.coordinator.transaction.producers import EndTransaction, ProducerReply, fenced_code
+from lakelog.coordinator.transaction.state import TransactionVersion
+from lakelog.coordinator.transaction.transitions import End
+from lakelog.protocol.end_txn import EndTxnResponse
 from transaction_setup import BUMPING, Producer, Setup, in_virtual_time
 
 NONE = ErrorCode.NONE
@@ -80,3 +88,39 @@ async def test_a_partition_whose_adding_failed_is_not_in_the_transaction(
     assert await setup.add(producer, A) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     setup.log.fate = lambda: "ok"
     assert setup.state() == "Empty"
+
+
+@pytest.mark.parametrize(
+    ("code", "version", "expected"),
+    [
+        (ErrorCode.PRODUCER_FENCED, 1, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.PRODUCER_FENCED, 2, ErrorCode.PRODUCER_FENCED),
+        (ErrorCode.NOT_COORDINATOR, 0, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_older_clients_know_a_fenced_producer_by_its_epoch(
+    code: ErrorCode, version: int, expected: ErrorCode
+) -> None:
+    assert fenced_code(code, version) is expected
+
+
+def _end(future: Future[EndTxnResponse], version: int) -> EndTransaction:
+    end = End(transitions.Producer(7, 2), True, TransactionVersion.BUMPING)
+    return EndTransaction(future=future, key="t", end=end, version=version)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)],
+)
+def test_a_fenced_producer_gets_the_code_of_its_version(version: int, code: ErrorCode) -> None:
+    future = Future[EndTxnResponse]()
+    _end(future, version).refuse(ErrorCode.PRODUCER_FENCED)
+    assert future.result().error_code == code
+
+
+def test_the_response_has_the_producer_of_the_next_transaction() -> None:
+    future = Future[EndTxnResponse]()
+    _end(future, 5).answer(ProducerReply(ErrorCode.NONE, 7, 3))
+    response = future.result()
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 7, 3)

@@ -153,6 +153,7 @@ class ClassicGroup:
 
         It waits for their SyncGroup; without members it is Empty.
         """
+        assert not self.members or self.leader_id in self.members, "no member would assign"
         self.generation += 1
         self.pending_syncs = set(self.members)
         self.protocol = self.selected_protocol()
@@ -163,6 +164,7 @@ class ClassicGroup:
 
     def add(self, member: Member) -> None:
         """Add a member; the first one leads."""
+        assert member.member_id not in self.members, "a member is counted once"
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -196,6 +198,8 @@ class ClassicGroup:
         self.subscription_bytes += sign * member.subscription_bytes
         more = sign * member.memory
         self.memory += more
+        assert self.subscription_bytes >= 0, "a member left with more than it came with"
+        assert self.memory >= GROUP_BYTES, "a member left with more than it came with"
         if self.account is not None:
             self.account.add(self.group_id, more)
 
@@ -209,6 +213,8 @@ class ClassicGroup:
             )
         )
         old.answer_sync(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        assert old.instance_id is not None, "a dynamic member has no next process"
+        assert self.members.get(old.member_id) is old, "its place was taken over already"
         was_leader = self.leader_id == old.member_id
         self.remove(old.member_id)  # this elects another leader, which is undone below
         member = Member(

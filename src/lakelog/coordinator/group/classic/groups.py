@@ -15,11 +15,11 @@ from typing import Any
 
 from lakelog.base.memory_budget import Account
 from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.limits import ID_GIVEN_OUT_BYTES, stored_bytes
 from lakelog.coordinator.group.records import GroupMetadataValue
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
-from lakelog.coordinator.shared_count import ShardCount
+from lakelog.coordinator.shard import ShardCount
 
 
 class ClassicGroups(dict[str, ClassicGroup]):
@@ -117,6 +117,7 @@ class PendingMembers:
         Return the group that lost the oldest id to make room, if any. If there is no room even
         then, the new id is dropped at once.
         """
+        assert member_id not in self._groups, "a member id is assigned once"
         loser, size = None, _size(group, member_id)
         if self._groups and not self._has_room(size):
             oldest = next(iter(self._groups))
@@ -127,6 +128,8 @@ class PendingMembers:
         self._size += size
         self._account.add(group.group_id, ID_GIVEN_OUT_BYTES + size)
         self._groups[member_id] = group
+        assert len(self._groups) <= PENDING_MAX, "the oldest made room"
+        assert self._size <= PENDING_BYTES_MAX, "the oldest made room"
         group.pending_joins.add(member_id)
         if group.generation == 0 and not group.members and not group.is_unjoined:
             group.is_unjoined = True
@@ -173,6 +176,7 @@ class PendingMembers:
         """Remove all pending members of a group."""
         for member_id in list(group.pending_joins):
             self.remove(group, member_id)
+        assert not group.pending_joins, "a pending member of the group would keep its memory"
 
 
 def _size(group: ClassicGroup, member_id: str) -> int:

@@ -169,6 +169,7 @@ class Joins:
         The new id must be durable before a client sees it. Otherwise a coordinator that loads the
         group later would fence the member.
         """
+        assert group.state is GroupState.STABLE, "the record is of the current generation"
         heir = replace(old, member_id=member_id, protocols=join.protocols)
         # The leader keeps its role under the new id. Otherwise the group would have a leader that
         # does not exist, and no member would compute the next assignment.

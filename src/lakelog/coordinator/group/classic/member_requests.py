@@ -141,6 +141,7 @@ class Syncs:
         return self._write_assignment(now, group, sent)
 
     def _write_assignment(self, now: Now, group: ClassicGroup, sent: dict[str, bytes]) -> Decision:
+        assert group.state is GroupState.COMPLETING_REBALANCE, "no other state waits for it"
         group.assignment_generation = group.generation
         assignments = {
             member_id: assignment
@@ -192,10 +193,9 @@ class _Assign(Effect):
         state = (self.group.state, self.group.generation)
         return state != (GroupState.COMPLETING_REBALANCE, self.generation)
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         if not self._is_over():
             self.rebalancer.give_assignments(now, self.group, self.assignments)
-        return ()
 
     def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
         if self._is_over():

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.limits import GroupCounts
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
@@ -109,6 +109,7 @@ class Rebalancer:
         delay_ms = min(self._config.initial_rebalance_delay_ms, left_ms)
         group.member_added = False
         group.initial_delay_left_ms = left_ms - delay_ms
+        assert group.initial_delay_left_ms >= 0, "clients have given up their JoinGroup by then"
         self._end_join_at(group, now.tick_ms + delay_ms)
         return Result()
 
@@ -152,6 +153,7 @@ class Rebalancer:
 
         A member that is alive but stuck sends heartbeats, so its session would not end.
         """
+        assert group.pending_syncs <= group.members.keys(), "a member that left is waited for"
         late = [group.members[member_id] for member_id in group.pending_syncs]
         if not late:
             return Result()

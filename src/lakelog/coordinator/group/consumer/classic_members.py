@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
+from lakelog.coordinator.group.change_queue import TimerKind
 from lakelog.coordinator.group.classic.member import Join
 from lakelog.coordinator.group.classic.member_requests import Sync
-from lakelog.coordinator.group.config import MigrationPolicy
+from lakelog.coordinator.group.config import MigrationPolicy, Topics
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
@@ -23,8 +24,6 @@ from lakelog.coordinator.group.consumer.member import ClassicSide, ConsumerMembe
 from lakelog.coordinator.group.consumer.migration import CONSUMER, encode_assignment
 from lakelog.coordinator.group.consumer.reconcile import Owned
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.group.timers import TimerKind
-from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
 from lakelog.protocol.heartbeat import HeartbeatRequest
@@ -218,12 +217,11 @@ class _Joined(Effect):
     join: Join
     member_id: str
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         ids = (self.join.key, self.member_id)
         self.groups.cancel_timer(TimerKind.REJOIN, *ids)
         self.groups.set_timer(now, TimerKind.SESSION, *ids, self.join.session_timeout_ms)
         self.groups.set_timer(now, TimerKind.RESYNC, *ids, self.join.rebalance_timeout_ms)
-        return ()
 
 
 def _leave_one(

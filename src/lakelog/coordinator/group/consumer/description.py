@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ConsumerMember
-from lakelog.coordinator.group.topics import Topics
 from lakelog.protocol.consumer_group_describe import (
     Assignment,
     DescribedGroup,

@@ -72,6 +72,8 @@ class Draft:
 
     def put_assignment(self, member: ConsumerMember) -> None:
         """Write a member's current assignment and epoch."""
+        # A replay of the records before this one must not find an owner without a subscription.
+        assert member.member_id in self.group.members, "the subscription comes first"
         key = ConsumerGroupCurrentMemberAssignmentKey(
             group_id=self.group_id, member_id=member.member_id
         )
@@ -79,6 +81,7 @@ class Draft:
 
     def put_target(self, member_id: str, target: Target) -> None:
         """Write a member's target assignment."""
+        assert member_id in self.group.members, "partitions would have no owner"
         key = ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id)
         value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=stored_target(target))
         self.add(key, value)
@@ -123,6 +126,7 @@ class Draft:
 
         A replay of any prefix of the records then never removes a member that owns partitions.
         """
+        assert member_id in self.group.members, "a member is removed once"
         ids = {"group_id": self.group_id, "member_id": member_id}
         self.add(ConsumerGroupCurrentMemberAssignmentKey(**ids), None)
         self.add(ConsumerGroupTargetAssignmentMemberKey(**ids), None)
@@ -132,6 +136,7 @@ class Draft:
         """Delete the group with all members."""
         for member_id in list(self.group.members):
             self.remove_member(member_id)
+        assert not self.group.owners, "a partition of a deleted group would never be free"
         self.add(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)
         for regex in list(self.group.regexes):
             self.put_regex(regex, None)

@@ -208,6 +208,8 @@ class ConsumerGroup:
         if old is None or new is None or not old.has_subscription_of(new):
             for member, sign in ((old, -1), (new, 1)):
                 self.subscription_bytes += 0 if member is None else sign * member.subscription_bytes
+        assert self.subscription_bytes >= 0, "a member left with more than it came with"
+        assert self.memory >= GROUP_BYTES, "a member left with more than it came with"
         nothing: frozenset[str] = frozenset()
         before, after = (nothing if member is None else member.topics for member in (old, new))
         if before != after:
@@ -229,6 +231,7 @@ def _regex_bytes(regex: str, resolved: ResolvedRegex | None) -> int:
 def _move(counts: Counter[str], before: frozenset[str], after: frozenset[str]) -> None:
     counts.update(after)
     for name in before:
+        assert counts[name] > 0, "a subscription that was not counted has ended"
         counts[name] -= 1
         if not counts[name]:
             del counts[name]

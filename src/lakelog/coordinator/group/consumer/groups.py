@@ -13,11 +13,11 @@ from typing import Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account
 from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.group.change_queue import ChangeQueue
+from lakelog.coordinator.group.change_queue import ChangeQueue, TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
-from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, Overrides
+from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ConsumerMember, MemberState
@@ -42,10 +42,7 @@ from lakelog.coordinator.group.records import (
     ConsumerGroupRecord,
     Decision,
 )
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
-from lakelog.coordinator.group.topics import Topics
-from lakelog.coordinator.shard import LATER, Effect, Now, Result
-from lakelog.coordinator.shared_count import ShardCount
+from lakelog.coordinator.shard import LATER, Effect, Now, Result, ShardCount
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
 
@@ -257,6 +254,7 @@ class ConsumerGroups:
         *effects: Effect,
     ) -> Decision:
         """Remove members; downgrade the group if no member of the consumer protocol is left."""
+        assert group.members.keys() >= set(leaving), "a member leaves once"
         staying = [member for member in group.members.values() if member.member_id not in leaving]
         if staying and self.may_downgrade(staying):
             return self.downgrade(now, Draft(group), leaving, reply, *effects, rebalances=True)
@@ -299,6 +297,7 @@ class ConsumerGroups:
         self, now: Now, classic: ClassicGroup, before: Collection[str], *, rebalances: bool
     ) -> list[Decision]:
         """Serve a classic group that has replaced a consumer group with the members `before`."""
+        assert classic.group_id not in self.by_id, "a group has one protocol at a time"
         self.disarm(classic.group_id, before)
         self._classic[classic.group_id] = classic
         for member in classic.members.values():
@@ -375,15 +374,13 @@ class _Finish(Effect):
     groups: ConsumerGroups
     draft: Draft
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         if self.draft.retires is not None:
             self.groups.retire(now, self.draft.retires)
-        return ()
 
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         # `subscribe` has cleared this, and the records with the new topics were not written.
         self.draft.live.refresh_due = True
-        return ()
 
 
 @dataclass(slots=True, eq=False)
@@ -394,9 +391,8 @@ class _Disarm(Effect):
     group_id: str
     member_ids: Collection[str]
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.groups.disarm(self.group_id, self.member_ids)
-        return ()
 
 
 @dataclass(slots=True, eq=False)
@@ -419,10 +415,8 @@ class _Expire(Effect):
     groups: ConsumerGroups
     timer: TimerKey
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.groups.expired()
-        return ()
 
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> tuple[Decision, ...]:
+    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         self.groups.set_timer(now, *self.timer, _RETRY_MS)
-        return ()

@@ -249,10 +249,9 @@ class _Arm(Effect):
     member: ConsumerMember
     progressed: bool
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         group_id = self.draft.group_id
         self.groups.arm(now, group_id, self.member, progressed=self.progressed)
-        return ()
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> KafkaError:

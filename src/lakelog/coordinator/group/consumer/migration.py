@@ -15,12 +15,12 @@ from collections.abc import Collection, Iterable, Mapping
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ClassicSide, ConsumerMember
 from lakelog.coordinator.group.consumer.subscriptions import metadata_hash
 from lakelog.coordinator.group.records import GroupMetadataKey, GroupRecord
-from lakelog.coordinator.group.topics import Topics
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -134,6 +134,7 @@ def downgraded(
     Its generation is the consumer group's epoch.
     """
     classic = ClassicGroup(group.group_id)
+    assert group.members.keys() > set(leaving), "a group without members is deleted instead"
     classic.generation = group.epoch
     classic.protocol_type = CONSUMER
     for member in group.members.values():

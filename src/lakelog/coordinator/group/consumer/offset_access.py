@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ConsumerMember
-from lakelog.coordinator.group.topics import Topics
 
 _MEMBER_EPOCHS_SINCE = 9
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
 from lakelog.assignors import SERVER_ASSIGNORS, Assignment, Member
-from lakelog.coordinator.group.config import ConsumerConfig
+from lakelog.coordinator.group.config import ConsumerConfig, Topics
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ConsumerMember, Target
@@ -21,7 +21,6 @@ from lakelog.coordinator.group.consumer.subscriptions import (
     metadata_hash,
     subscribed_ids,
 )
-from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now
 
 

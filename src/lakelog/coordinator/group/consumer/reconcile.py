@@ -61,6 +61,7 @@ def reconcile(
 
 
 def _advance(member: ConsumerMember, goal: Goal, owned: Owned | None) -> ConsumerMember:
+    assert goal.epoch >= member.member_epoch, "a member's epoch went back"
     target = {topic: goal.target[topic] for topic in goal.target if topic in goal.subscribed}
     kept = _select(member.assigned, lambda topic, partition: partition in target.get(topic, ()))
     given_up = _select(

@@ -13,10 +13,10 @@ from struct import Struct as Format
 from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
 from lakelog.coordinator.group.consumer.member import ConsumerMember
-from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now
 
 

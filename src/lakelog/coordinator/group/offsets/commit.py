@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
-from lakelog.coordinator.group.topics import Topics
 from lakelog.protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.records import OffsetCommitValue
-from lakelog.coordinator.group.topics import Topics
 from lakelog.protocol.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

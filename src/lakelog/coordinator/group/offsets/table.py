@@ -26,7 +26,7 @@ from lakelog.base.memory_budget import Account
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.coordinator.group.limits import OFFSETS_BYTES, offset_bytes, pending_offset_bytes
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
-from lakelog.coordinator.shared_count import ShardCount
+from lakelog.coordinator.shard import ShardCount
 
 NEWCOMER_MS = 10_000
 """A group that commits again after this time is in use."""
@@ -126,6 +126,8 @@ class PendingOffsets:
         return applied
 
     def _forget(self, key: OffsetKey, producer_id: int) -> None:
+        assert producer_id in self._keys[key], "its transaction has ended already"
+        assert self._groups[key[0]] > 0, "the group has no pending offset left"
         self._keys[key].discard(producer_id)
         if not self._keys[key]:
             del self._keys[key]

@@ -2,16 +2,24 @@
 
 These are plain functions of values, like `transitions`. They reject a request by raising
 `RefusedError`, or `KafkaError(CONCURRENT_TRANSACTIONS)` while a state is being written.
+
+The receipts of a set are compared with the logs that hold the records. A task leaves its receipt
+after the acknowledgement of its last record. A partition may have lost some of these records since:
+with an unclean election, or with a broker whose log lost its end in a crash. Without a check, the
+set would be committed with fewer records than its tasks wrote. A child has an epoch of its own, so
+its sequences begin at 0 in each partition, and the log accepts them without a gap. So the last
+sequence in the log is the number of its records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from typing import NoReturn
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.requests import NO_SEQUENCE, LastSequences, WrittenTo
 from lakelog.coordinator.transaction.sink.child_ids import ChildId
 from lakelog.coordinator.transaction.state import (
     EPOCH_LAST,
@@ -366,3 +374,36 @@ def _open(
         )
         raise RefusedError(Refusal.NOT_OPEN, text)
     raise RefusedError(Refusal.NOT_OPEN, f"the transaction of {name} was aborted or never began")
+
+
+_SEQUENCE_MAX = 0x7FFFFFFF
+
+
+def written_to(commit_set: CommitSet) -> list[WrittenTo]:
+    """Return the partitions of all receipts of a set."""
+    return [target for target, _, _ in _receipts(commit_set)]
+
+
+def check_records(commit_set: CommitSet, sequences: LastSequences) -> None:
+    """Raise `RefusedError(RECORDS_LOST)` if a log has other records than a receipt."""
+    for target, name, records in _receipts(commit_set):
+        last = sequences[target]
+        # Sequences wrap from 2^31 - 1 to 0.
+        if last != NO_SEQUENCE and last == (records - 1) & _SEQUENCE_MAX:
+            continue
+        log = f"{target.topic}-{target.partition}"
+        text = (
+            f"the log of {log} has {last + 1} of the {records} records of the task {name}: a "
+            "broker lost records that it had acknowledged, or the topic was deleted"
+        )
+        raise RefusedError(Refusal.RECORDS_LOST, text)
+
+
+def _receipts(commit_set: CommitSet) -> Iterator[tuple[WrittenTo, str, int]]:
+    """Yield each partition of each winner, with the winner's name and its number of records."""
+    for winner in commit_set.winners:
+        identity = winner.producer_id, winner.producer_epoch
+        for topic in winner.topics:
+            for row in topic.partitions:
+                target = WrittenTo(topic.name, row.index, *identity)
+                yield target, winner.transactional_id, row.records

@@ -25,6 +25,7 @@ from lakelog.coordinator.transaction.sink.commit_sets import (
     RefusedError,
     batch_committed,
     check_parent,
+    check_records,
     check_set,
     check_uncommitted,
     child_begun,
@@ -36,8 +37,8 @@ from lakelog.coordinator.transaction.sink.commit_sets import (
     sink_of,
     winner_committed,
     with_run,
+    written_to,
 )
-from lakelog.coordinator.transaction.sink.receipts import check_records, written_to
 from lakelog.coordinator.transaction.sink.reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
@@ -422,9 +423,8 @@ class _AbortOthers(Effect):
     sink_id: str
     batch: int | None
 
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
+    def committed(self, now: Now, result: Decision) -> None:
         self.sinks.abort_later(self.sink_id, self.batch, now)
-        return ()
 
 
 def _batch_bytes(steps: Steps) -> int:

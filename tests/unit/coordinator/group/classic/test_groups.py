@@ -14,7 +14,7 @@ from lakelog.coordinator.group.classic.groups import PENDING_BYTES_MAX, PENDING_
 from lakelog.coordinator.group.classic.member import Member
 from lakelog.coordinator.group.member_requests import JoinGroup
 from lakelog.coordinator.group.records import GroupMetadataValue
-from lakelog.coordinator.shared_count import ShardCount, SharedCount
+from lakelog.coordinator.shard import ShardCount, SharedCount
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 

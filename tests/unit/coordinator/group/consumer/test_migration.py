@@ -22,10 +22,10 @@ from consumer_members import (
 from coordinator_members import heartbeat, join, leave, new_id, sync
 from group_setup import Setup, in_virtual_time, run
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.member import JoinRefusal
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, MigrationPolicy
-from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.protocol.consumer_protocol import version_of
 from lakelog.protocol.describe_groups import DescribeGroupsRequest
 from lakelog.protocol.list_groups import ListGroupsRequest
