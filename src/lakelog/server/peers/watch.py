@@ -38,7 +38,7 @@ from lakelog.server.peers.errors import PeerError, PeerRefusedError
 from lakelog.server.peers.exchange import DEFAULT_LIMITS, PeerLimits
 from lakelog.server.peers.losses import Losses
 from lakelog.server.peers.peer import Peer, Peers, PeerSeams
-from lakelog.server.peers.silence import Silence
+from lakelog.server.peers.silence import LEASE_PERCENT, Silence
 
 logger = logging.getLogger(__name__)
 
@@ -228,6 +228,7 @@ class PeerWatch:
             silence.missed(),
             silence.unheard(),
             silence.unseen(),
+            silence.cut_off(),
             silence.deafness.deaf(),
         )
         if silent != self._silent:
@@ -273,6 +274,7 @@ class PeerWatch:
         return DescribeClusterRequest(
             missed_brokers=sorted(self.silence.unanswered()),
             ended_lease=self.silence.denial_by(peer.node_id),
+            lease_percent=LEASE_PERCENT,
         )
 
     def _note_answer(self, peer: Peer, called_s: float, response: Any) -> None:
