@@ -126,6 +126,10 @@ class PeerWatch:
         self.called = Peers(own, listener_name, seams, limits)
         """Connections for the regular calls alone: behind a request that waits for another broker,
         a call would make this one seem silent."""
+        self.proposals = Peers(own, listener_name, seams, limits)
+        """Connections for the requests of this broker itself to the controller, and to brokers that
+        send them on. A proposal without an answer ends its connection soon, which would fail the
+        requests of clients on it."""
         self.leaders = Peers(own, listener_name, seams)
         """Connections for the fetches of followers alone.
 
@@ -169,6 +173,7 @@ class PeerWatch:
             return
         self.peers.follow(image)
         self.leaders.follow(image)
+        self.proposals.follow(image)
         self.losses.follow(image)
         if not self._is_started:
             return
@@ -202,6 +207,7 @@ class PeerWatch:
         self.peers.close()
         self.called.close()
         self.leaders.close()
+        self.proposals.close()
 
     def counts(self) -> Mapping[Reach, int]:
         """Return the number of peers by the result of the last call, 0 included."""
