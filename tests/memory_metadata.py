@@ -74,6 +74,9 @@ class MemoryMetadata:
     async def live_brokers(self) -> Mapping[int, bytes]:
         return self._brokers
 
+    async def beating_brokers(self, within_s: float) -> Mapping[int, bytes]:
+        return self._brokers
+
     async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
         if self._brokers.get(broker_id) == incarnation_id:
             del self._brokers[broker_id]

@@ -394,6 +394,18 @@ def test_a_report_of_an_ended_process_concerns_no_other_one(run: Run) -> None:
     run(scenario)
 
 
+def test_a_live_broker_has_sent_a_heartbeat_and_an_ended_one_none(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        if cluster.second is cluster.first:
+            cluster.second = await cluster.handle()
+        await cluster.second.register_broker(2, b"2" * 16)
+        assert await cluster.second.beating_brokers(60.0) == {1: b"1" * 16, 2: b"2" * 16}
+        await cluster.first.close()
+        assert await cluster.second.beating_brokers(60.0) == {2: b"2" * 16}
+
+    run(scenario)
+
+
 class Watch:
     """Waits for reported changes; a reported change makes it look again."""
 

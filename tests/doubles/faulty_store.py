@@ -96,6 +96,10 @@ class FaultyStore:
         await self._reach()
         return await self._inner.live_brokers()
 
+    async def beating_brokers(self, within_s: float) -> Mapping[int, bytes]:
+        await self._reach()
+        return await self._inner.beating_brokers(within_s)
+
     @property
     def heartbeat_s(self) -> float:
         return self._inner.heartbeat_s

@@ -77,13 +77,16 @@ class SimulatedMetadata:
     def handle(self, tasks: Tasks, is_alive: Callable[[], bool]) -> SimulatedStore:
         return SimulatedStore(self, tasks, is_alive)
 
-    def live(self) -> dict[int, bytes]:
-        """Return the incarnation ids of registered brokers whose processes are alive."""
+    def live(self, within_s: float = float("inf")) -> dict[int, bytes]:
+        """Return the incarnation ids of registered brokers whose processes are alive.
+
+        within_s: for which a process that is paused counts, if that is less than its session.
+        """
         self.stores = [store for store in self.stores if store.is_alive()]
         return dict(
             store.registered
             for store in self.stores
-            if store.registered is not None and not store.is_silent()
+            if store.registered is not None and not store.is_silent(within_s)
         )
 
     def report(self, change: Change, source: SimulatedStore | None) -> None:
@@ -104,8 +107,9 @@ class SimulatedStore:
         self._metadata = metadata
         self._tasks = tasks
         self.is_alive = is_alive
-        self.is_silent: Callable[[], bool] = lambda: False
-        """Returns whether the process has sent no heartbeat for the session timeout."""
+        self.is_silent: Callable[[float], bool] = lambda within_s: False
+        """Returns whether the process has sent no heartbeat for so many seconds, or for the session
+        timeout."""
         self.entry_bytes_max = BATCH_BYTES_MAX
         self.registered: tuple[int, bytes] | None = None
         self._mount = Mount(metadata.disk, is_alive)
@@ -153,6 +157,9 @@ class SimulatedStore:
 
     async def live_brokers(self) -> Mapping[int, bytes]:
         return self._metadata.live()
+
+    async def beating_brokers(self, within_s: float) -> Mapping[int, bytes]:
+        return self._metadata.live(within_s)
 
     async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
         """Do nothing, as the embedded store."""

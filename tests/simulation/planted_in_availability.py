@@ -118,7 +118,8 @@ def watermark_over_all_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
 @bug("a silent broker that is not fenced", ("idempotent",), ("cut brokers",))
 def silent_broker_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that the metadata store hears is alive, although no other broker reaches it."""
-    monkeypatch.setattr(Silence, "unseen", lambda self: frozenset())
+    for conclusion in ("unseen", "cut_off"):
+        monkeypatch.setattr(Silence, conclusion, lambda self: frozenset())
 
 
 @bug("a mute controller that keeps its term", ("idempotent",), ("mute controller",))

@@ -222,11 +222,14 @@ class MetadataLog:
 
     @property
     def heartbeat_s(self) -> float:
-        """When this broker was last seen: by the store (`MetadataStore.heartbeat_s`) and the
-        controller. No broker fences it within a session after that."""
-        if self._witnesses is None:
-            return self._store.heartbeat_s
-        return min(self._store.heartbeat_s, self._witnesses.seen_s(self.controller_id))
+        """When this broker was last seen by the store (`MetadataStore.heartbeat_s`)."""
+        return self._store.heartbeat_s
+
+    @property
+    def contact_s(self) -> float:
+        """When this broker was last seen by the controller (`Witnesses.seen_s`)."""
+        witnesses = self._witnesses
+        return float("inf") if witnesses is None else witnesses.seen_s(self.controller_id)
 
     @property
     def term(self) -> ControllerTerm:
@@ -240,6 +243,10 @@ class MetadataLog:
         except MetadataError as error:
             self._note_lasting(error)
             raise
+
+    async def beating_brokers(self, within_s: float) -> Mapping[int, bytes]:
+        """See `MetadataStore.beating_brokers`. Raises `MetadataError`."""
+        return await self._store.beating_brokers(within_s)
 
     async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
         """Have a process that has ended leave the live brokers at once. Raises `MetadataError`."""

@@ -33,6 +33,9 @@ class DescribeClusterRequest(Message, versions="0-2", flexible="0+"):
     """The `denied_lease` of the last response, after the lease has ended. Nor this one."""
     missing: int = int32("0+", tag=OWN_TAGS + 2, default=-1)
     """A controller that does not answer the sender, a broker. Nor this one."""
+    lease_percent: int = int8("0+", tag=OWN_TAGS + 3, default=90)
+    """For how long the answer extends the lease of the sender, a broker, in percent of a session.
+    Nor this one: 90 of a broker of an older version."""
 
 
 class DescribeClusterBroker(Struct):

@@ -43,12 +43,13 @@ class SharedFile:
 
     def handle(self, tasks: Tasks, chance: Random, process: Process) -> SimulatedStore:
         store = self._metadata.handle(tasks, lambda: process.alive)
-        store.is_silent = lambda: self._is_silent(process)
+        store.is_silent = lambda within_s: self._is_silent(process, within_s)
         store.entry_bytes_max = self._entry_bytes_max
         return store
 
-    def _is_silent(self, process: Process) -> bool:
-        return process.is_paused and self._loop.time() - process.paused_at > self._timeout_s
+    def _is_silent(self, process: Process, within_s: float) -> bool:
+        silence_s = self._loop.time() - process.paused_at
+        return process.is_paused and silence_s > min(self._timeout_s, within_s)
 
     def _tick(self) -> None:
         """Report sessions that ended or began since the last call."""

@@ -239,6 +239,14 @@ class MetadataStore(Protocol):
         """Return the incarnation ids of the registered brokers that are alive, by broker id."""
         ...
 
+    async def beating_brokers(self, within_s: float) -> Mapping[int, bytes]:
+        """Return the live brokers of which this handle found a heartbeat in the last `within_s`.
+
+        Brokers that need no heartbeats are among them. The heartbeat may be older by the time
+        between two of them, in which this handle did not look.
+        """
+        ...
+
     async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
         """Remove this process from the live brokers now, if the store still counts it.
 

@@ -146,6 +146,9 @@ class EmbeddedStore:
     async def live_brokers(self) -> Mapping[int, bytes]:
         return await self._run(self._live)
 
+    async def beating_brokers(self, within_s: float) -> Mapping[int, bytes]:
+        return await self._run(lambda: self._beating(within_s))
+
     async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
         """Do nothing: the system frees the lock of an ended process at once."""
 
@@ -247,6 +250,12 @@ class EmbeddedStore:
             self._brokers = live
             self._brokers_version += 1
         return live
+
+    def _beating(self, within_s: float) -> Mapping[int, bytes]:
+        try:
+            return self._neighbourhood.live(within_s if self._shared else float("inf"))
+        except OSError as error:
+            raise MetadataUnavailable(f"{self._path.parent}: {error}") from error
 
     def _report(self, change: Change) -> None:
         if change:

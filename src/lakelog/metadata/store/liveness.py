@@ -88,17 +88,18 @@ class Neighbourhood:
         """Register a broker of this process. Raises `BrokerIdInUse` and `OSError`."""
         return Registration(self._path(broker_id), incarnation_id, self._monotonic)
 
-    def live(self) -> dict[int, bytes]:
+    def live(self, within_s: float = float("inf")) -> dict[int, bytes]:
         """Return the incarnation ids of the brokers with a lock and a recent heartbeat.
 
-        Recent means within `timeout_s` seconds. Raises `OSError`.
+        Recent means within `timeout_s` seconds, and within `within_s`. Raises `OSError`.
         """
         self._note_look()
         alive = {}
         pattern = re.compile(re.escape(self._prefix) + r"([0-9]{1,10})")
         for name in os.listdir(self._folder):  # noqa: PTH208 - names, not paths
             if match := pattern.fullmatch(name):
-                incarnation_id = self._probe(self._path(int(match[1])))
+                path = self._path(int(match[1]))
+                incarnation_id = self._probe(path, min(self._timeout_s, within_s))
                 if incarnation_id is not None:
                     alive[int(match[1])] = incarnation_id
         return alive
@@ -126,7 +127,7 @@ class Neighbourhood:
     def _path(self, broker_id: int) -> Path:
         return self._folder / f"{self._prefix}{broker_id}"
 
-    def _probe(self, path: Path) -> bytes | None:
+    def _probe(self, path: Path, within_s: float) -> bytes | None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             # No process holds it: the owner is dead, even with a recent heartbeat.
@@ -139,7 +140,7 @@ class Neighbourhood:
             return None
         incarnation_id, beaten = _FORM.unpack(data)
         silence_s = self._monotonic() - max(beaten, self._resumed_s)
-        return incarnation_id if silence_s < self._timeout_s else None
+        return incarnation_id if silence_s < within_s else None
 
 
 def _try_lock(fd: int, kind: int, tries: int) -> bool:

@@ -67,7 +67,7 @@ class ControlPlane:
         )
         if options.is_clustered:
             self.metadata.use_witnesses(self)
-        self.relays = Relays(node_id, self.metadata, self.peer, self.peers.silence, tasks)
+        self.relays = Relays(node_id, self.metadata, self._relay, self.peers.silence, tasks)
         self.link = ControllerLink(
             node_id, self.metadata, self.peer, environment.clock, tasks, self.relays
         )
@@ -111,6 +111,11 @@ class ControlPlane:
         """Return the connection to a broker, also before this one follows the metadata."""
         self.peers.follow(self.metadata.image)
         return self.peers.peers.get(node_id)
+
+    def _relay(self, node_id: int) -> Peer | None:
+        """Return the connection to a broker for requests of this broker itself."""
+        self.peers.follow(self.metadata.image)
+        return self.peers.proposals.get(node_id)
 
     def role_elsewhere(self, topic: str | bytes, index: int) -> Role | None:
         """Return this broker's role in a partition that other brokers hold, None for any other."""

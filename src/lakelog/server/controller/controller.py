@@ -7,7 +7,7 @@ raise NOT_CONTROLLER.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -78,6 +78,12 @@ _SETTLED = 0.55
 """Part of a session at the begin of a term in which silence fences no broker. A broker counts on
 being seen by the controller that it knows for half a session (`lakelog.server.coordinators.lease`),
 and clocks drift."""
+_RUNS = 0.3
+"""Part of a session since the last heartbeat in the store of a broker that runs. A paused broker
+made its last call at most a sixth of a session before its last heartbeat, and readers of ZooKeeper
+find that up to a fifth late: longer than seven tenths of a session after the call."""
+_LOOKS_PER_SESSION = 12
+"""At a broker that may be cut off or paused."""
 
 
 class Controller:
@@ -118,6 +124,7 @@ class Controller:
         self._tasks = tasks
         session_s = config.get_int("broker.session.timeout.ms") / 1000
         self.promises = Promises(session_s, clock)
+        self._session_s = session_s
         self._settled_s = _SETTLED * session_s
         self._fencing: Any = None
         self._task = FailingTask(logger, "the fencing of brokers")
@@ -407,7 +414,7 @@ class Controller:
             broker for broker in self._metadata.image.brokers.values() if not broker.is_fenced
         ]
         live = await self._metadata.live_brokers()
-        silent = self._silent(live)
+        silent = await self._silent(live)
         # By incarnation, not by id: a broker that started again at once is dead as well, because
         # its new process has not caught up.
         alive = {
@@ -424,23 +431,38 @@ class Controller:
             },
         )
 
-    def _silent(self, live: Mapping[int, bytes]) -> frozenset[int]:
-        """Return the brokers that this one has not seen for a session, and deaf brokers.
+    async def _silent(self, live: Mapping[int, bytes]) -> frozenset[int]:
+        """Return the brokers that this one has not seen for a session, or that run and are cut off,
+        and deaf brokers.
 
         The set is empty while this broker may not decide by its own view.
         """
+        running = await self._running(live)
         now_s, term = self._clock.monotonic(), self._metadata.term
         if term != self._term:
             self._term, self._since_s = term, now_s
             self._silence.deafness.forget_denials()
-        silent, deaf = self._silence.unseen(), self._silence.deafness.deaf()
+        # After the store has answered: a broker may have called meanwhile.
+        silent = self._silence.unseen() | self._silence.cut_off().intersection(running)
+        deaf = self._silence.deafness.deaf()
         if not (silent or deaf) or not self._silence.reaches_half(live):
             return frozenset()
         wait_s = self._since_s + self._settled_s - now_s
         if silent and wait_s > 0.0:
             self._look_again(wait_s)
-            return deaf
+            silent = frozenset()
+        self._silence.deafness.give_up(silent | deaf)
         return silent | deaf
+
+    async def _running(self, live: Mapping[int, bytes]) -> Collection[int]:
+        """Return the brokers that run, if a live broker is cut off or paused."""
+        doubtful = (self._silence.cut_off() - self._silence.unseen()).intersection(live)
+        if not doubtful:
+            return ()
+        running = await self._metadata.beating_brokers(_RUNS * self._session_s)
+        if doubtful.difference(running):
+            self._look_again(self._session_s / _LOOKS_PER_SESSION)
+        return running
 
     async def _fence(self, brokers: dict[int, int], reason: str) -> None:
         if not brokers:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.log import MetadataLog
+from lakelog.protocol.alter_partition import AlterPartitionRequest
 from lakelog.runtime.api import Tasks, settle
 from lakelog.server.auth.principal import Principal, is_broker
 from lakelog.server.peers.errors import PeerError, PeerTimedOutError
@@ -26,6 +27,10 @@ from lakelog.server.peers.silence import Silence
 from lakelog.wire.schema import Message
 
 ATTEMPT_S = 10.0
+_PROPOSAL_S = 2.0
+"""Of AlterPartition. Its connection may be dead although the controller answers on other ones, and
+its outcome shows in the metadata, so its sender repeats it over a new connection. Of the other
+requests, too short a limit would keep a controller with a slow store from ever answering."""
 DIRECT = -1
 """In `via_broker`: no other broker sends the request on."""
 _NOT_SENT_ON = (ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -53,7 +58,8 @@ class Relays:
 
     Args:
         node_id: of this broker.
-        peer: returns the connection to a broker, or None if it has no known address.
+        peer: returns a connection to a broker that no other requests share, or None if the broker
+            has no known address.
         silence: of other brokers, as this one sees it.
     """
 
@@ -146,7 +152,8 @@ class Relays:
 
         Raises `PeerError`.
         """
-        work = peer.request(request, timeout_s=ATTEMPT_S)
+        limit_s = _PROPOSAL_S if isinstance(request, AlterPartitionRequest) else ATTEMPT_S
+        work = peer.request(request, timeout_s=limit_s)
         asking = self._tasks.spawn(work, name=f"ask broker {peer.node_id}")
         asking.add_done_callback(_retrieve)
         over = self._tasks.future()

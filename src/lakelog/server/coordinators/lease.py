@@ -4,7 +4,9 @@ A broker that is cut off, or was stopped for a while, does not learn that anothe
 its place. Its appends fail, but it would answer heartbeats and offset fetches from an old state. So
 it answers only while it holds a lease, which ends before the cluster can count it as dead: half the
 session timeout after a moment at which its image was complete, and before a session timeout after
-its last heartbeat that the others can see, even if it still reads the metadata.
+its last heartbeat that the others can see, even if it still reads the metadata. It ends earlier
+after the last call that the controller has answered: a broker that the controller does not reach,
+and that runs, is fenced before its session ends.
 
 The metadata store confirms the image. While the store cannot be reached, the other brokers do, if
 all of them answer and know no later leader of a coordinator's partition: without its store, a
@@ -26,12 +28,15 @@ from lakelog.metadata.errors import MetadataError
 from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.controller.promises import WORD_PER_SESSION
 from lakelog.server.coordinators.later_leaders import Agreement
+from lakelog.server.peers.silence import LEASE_PERCENT
 
 logger = logging.getLogger(__name__)
 
 _LEASES_PER_SESSION = 2
 _UNSEEN_MAX = 0.9
 """Part of a session after the last visible heartbeat; the clocks of brokers drift."""
+_CONTACT_MAX = LEASE_PERCENT / 100
+"""Part of a session after the last call that the controller has answered."""
 _RENEWALS_PER_LEASE = 3
 _PAUSE_MIN = 0.3
 """Part of the time between two questions that is left after a late answer."""
@@ -46,6 +51,7 @@ class Lease:
         catch_up: returns once the image has every entry that was committed before the call. Raises
             `KafkaError` or `MetadataError`.
         heartbeat_s: returns when the last heartbeat was sent that other brokers can see.
+        contact_s: returns when the last call began that the controller has answered.
         ask_peers: asks all other brokers for later leaders.
         session_timeout_s: after which the cluster counts a silent broker as dead.
     """
@@ -54,6 +60,7 @@ class Lease:
         self,
         catch_up: Callable[[], Awaitable[None]],
         heartbeat_s: Callable[[], float],
+        contact_s: Callable[[], float],
         ask_peers: Callable[[], Awaitable[Agreement]],
         session_timeout_s: float,
         clock: Clock,
@@ -61,6 +68,7 @@ class Lease:
     ) -> None:
         self._catch_up = catch_up
         self._heartbeat_s = heartbeat_s
+        self._contact_s = contact_s
         self._ask_peers = ask_peers
         self._session_s = session_timeout_s
         self._lease_s = session_timeout_s / _LEASES_PER_SESSION
@@ -118,8 +126,9 @@ class Lease:
         except (KafkaError, MetadataError):
             return asked_s
         # Until then no broker counts this one as dead.
-        seen = self._heartbeat_s() + _UNSEEN_MAX * self._session_s
-        return min(asked_s + self._lease_s, seen)
+        counted = self._heartbeat_s() + _UNSEEN_MAX * self._session_s
+        seen = self._contact_s() + _CONTACT_MAX * self._session_s
+        return min(asked_s + self._lease_s, counted, seen)
 
     async def _by_peers(self, asked_s: float) -> float:
         """Ask the others only when the store is late."""

@@ -106,6 +106,7 @@ class Coordinators:
         self._lease = Lease(
             metadata.catch_up,
             lambda: metadata.heartbeat_s,
+            lambda: metadata.contact_s,
             LaterLeaders(node_id, lambda: metadata.image, lambda: metadata.controller_id, peer).ask,
             config.get_int("broker.session.timeout.ms") / 1000,
             clock,

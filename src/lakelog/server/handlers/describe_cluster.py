@@ -75,6 +75,7 @@ def _note_call(broker: Broker, caller: int, request: DescribeClusterRequest) -> 
     silence, metadata = broker.silence, broker.metadata
     silence.note_request(caller)
     if request.missed_brokers is not None:
+        silence.note_lease(caller, request.lease_percent)
         silence.deafness.note_report(caller, frozenset(request.missed_brokers), request.ended_lease)
     is_controller = metadata.controller_id == metadata.broker_id
     return silence.deafness.denial(caller, is_controller=is_controller)

@@ -41,6 +41,7 @@ class _Known:
     is_missed: whether no broker reached it when that was known last.
     missed_s: for how long.
     unsteady_s: how much longer it has to be reached before it counts as steady.
+    given_up_s: how much longer it gets no lease, because it is about to be fenced.
     denial: the number of the present denial, `NONE` without one.
     has_ended: whether its lease has ended since.
     """
@@ -51,6 +52,7 @@ class _Known:
     is_missed: bool = False
     missed_s: float = 0.0
     unsteady_s: float = 0.0
+    given_up_s: float = 0.0
     denial: int = NONE
     has_ended: bool = False
 
@@ -96,6 +98,7 @@ class Deafness:
         """
         for broker in self._brokers.values():
             broker.reported_s += elapsed_s
+            broker.given_up_s = max(broker.given_up_s - elapsed_s, 0.0)
         reached = self._reached(answering, self._surely_answering)
         maybe = self._reached(frozenset(self._brokers) - unanswering, self._maybe_answering)
         may_conclude = self._is_quorum(maybe)
@@ -127,10 +130,21 @@ class Deafness:
         for broker in self._brokers.values():
             broker.denial, broker.has_ended = NONE, False
 
+    def give_up(self, node_ids: Iterable[int]) -> None:
+        """Deny leases to brokers that are about to be fenced, for half a session.
+
+        An answer before the fencing is committed would extend the lease of a broker that returns.
+        """
+        for node_id in node_ids:
+            if (broker := self._brokers.get(node_id)) is not None:
+                broker.given_up_s = self._session_s * _STEADY
+
     def is_denied(self, node_id: int) -> bool:
         """Return whether no broker reaches this one, or has for long enough since it was deaf."""
         broker = self._brokers.get(node_id)
-        return broker is not None and (broker.is_missed or broker.unsteady_s > 0.0)
+        return broker is not None and (
+            broker.is_missed or broker.unsteady_s > 0.0 or broker.given_up_s > 0.0
+        )
 
     def deaf(self) -> frozenset[int]:
         """Return the brokers that were missed for a session, and whose lease has ended."""

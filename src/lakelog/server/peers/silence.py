@@ -25,6 +25,13 @@ _CALLED_WITHIN = 0.6
 misses one call, and the next one after its connection was broken."""
 _STEADY = 0.5
 """Part of a session for which a broker has to be seen after it was unseen for a session."""
+LEASE_PERCENT = 60
+"""For how long an answer of the controller extends the lease of coordinators, in percent of a
+session: for all regular calls in that time but one to be lost."""
+_OLDER_LEASE_PERCENT = 90
+"""Of a broker that has not named its own in a call."""
+_DRIFT_PERCENT = 10
+"""Between the end of such a lease and the fencing, in percent of a session; clocks drift."""
 
 
 @dataclass(slots=True)
@@ -37,6 +44,7 @@ class _Witnessed:
     unheard_s: since the last call of the process.
     unseen_s: the same, but a request that another broker has sent on counts.
     unsteady_s: how much longer it has to be seen before it counts as steady.
+    lease_percent: for how long the answer to its call extends its lease.
     denial: the number with which its last answer has denied this broker a lease.
     denied_s: when such an answer came last; older calls are no contact.
     """
@@ -47,6 +55,7 @@ class _Witnessed:
     unheard_s: float = 0.0
     unseen_s: float = 0.0
     unsteady_s: float = 0.0
+    lease_percent: int = _OLDER_LEASE_PERCENT
     was_reached: bool = False
     has_answered: bool = False
     denial: int = NONE
@@ -113,6 +122,11 @@ class Silence:
         if (broker := self._witnessed.get(node_id)) is not None:
             broker.unseen_s = 0.0
 
+    def note_lease(self, node_id: int, percent: int) -> None:
+        """Note for how long the answers to the calls of a broker extend its lease."""
+        if (broker := self._witnessed.get(node_id)) is not None:
+            broker.lease_percent = percent
+
     def tick(self, elapsed_s: float) -> None:
         """Count the time since the last tick."""
         elapsed_s = min(elapsed_s, 2 * self._tick_s)
@@ -120,7 +134,7 @@ class Silence:
             broker.unanswered_s += elapsed_s
             broker.unheard_s += elapsed_s
             broker.unseen_s += elapsed_s
-            if broker.unseen_s >= self._session_s:
+            if broker.unseen_s >= self._session_s or self._is_cut_off(broker):
                 broker.unsteady_s = self._session_s * _STEADY
             elif broker.unseen_s < self._session_s * LEADS_FOR and broker.unsteady_s > 0.0:
                 broker.unsteady_s -= elapsed_s
@@ -131,6 +145,14 @@ class Silence:
     def unseen(self) -> frozenset[int]:
         """Return the brokers that sent no request for a session, through another one either."""
         return self._brokers(lambda broker: broker.unseen_s >= self._session_s)
+
+    def cut_off(self) -> frozenset[int]:
+        """Return the brokers that neither call nor answer, and whose leases are over.
+
+        A broker among them that runs is cut off from this one, and from each broker that would
+        send its requests on. A paused one has the rest of its session to continue.
+        """
+        return self._brokers(self._is_cut_off)
 
     def unheard(self) -> frozenset[int]:
         """Return the brokers that have not called this one for a session."""
@@ -195,6 +217,12 @@ class Silence:
         """Return when the last call began that a broker has answered; infinite without such one."""
         broker = self._witnessed.get(node_id)
         return float("inf") if broker is None else broker.contact_s
+
+    def _is_cut_off(self, broker: _Witnessed) -> bool:
+        after_s = self._session_s * (broker.lease_percent + _DRIFT_PERCENT) / 100
+        # An answer extends its lease no longer than a call that came later: `unseen_s` is enough
+        # for the lease. A broker that answers is not cut off.
+        return broker.unseen_s >= after_s and broker.unanswered_s >= after_s
 
     def _brokers(self, is_meant: Callable[[_Witnessed], bool]) -> frozenset[int]:
         return frozenset(node_id for node_id, broker in self._witnessed.items() if is_meant(broker))

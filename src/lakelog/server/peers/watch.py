@@ -38,7 +38,7 @@ from lakelog.server.peers.errors import PeerError, PeerRefusedError
 from lakelog.server.peers.exchange import DEFAULT_LIMITS, PeerLimits
 from lakelog.server.peers.losses import Losses
 from lakelog.server.peers.peer import Peer, Peers, PeerSeams
-from lakelog.server.peers.silence import Silence
+from lakelog.server.peers.silence import LEASE_PERCENT, Silence
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +126,10 @@ class PeerWatch:
         self.called = Peers(own, listener_name, seams, limits)
         """Connections for the regular calls alone: behind a request that waits for another broker,
         a call would make this one seem silent."""
+        self.proposals = Peers(own, listener_name, seams, limits)
+        """Connections for the requests of this broker itself to the controller, and to brokers that
+        send them on. A proposal without an answer ends its connection soon, which would fail the
+        requests of clients on it."""
         self.leaders = Peers(own, listener_name, seams)
         """Connections for the fetches of followers alone.
 
@@ -169,6 +173,7 @@ class PeerWatch:
             return
         self.peers.follow(image)
         self.leaders.follow(image)
+        self.proposals.follow(image)
         self.losses.follow(image)
         if not self._is_started:
             return
@@ -202,6 +207,7 @@ class PeerWatch:
         self.peers.close()
         self.called.close()
         self.leaders.close()
+        self.proposals.close()
 
     def counts(self) -> Mapping[Reach, int]:
         """Return the number of peers by the result of the last call, 0 included."""
@@ -228,6 +234,7 @@ class PeerWatch:
             silence.missed(),
             silence.unheard(),
             silence.unseen(),
+            silence.cut_off(),
             silence.deafness.deaf(),
         )
         if silent != self._silent:
@@ -273,6 +280,7 @@ class PeerWatch:
         return DescribeClusterRequest(
             missed_brokers=sorted(self.silence.unanswered()),
             ended_lease=self.silence.denial_by(peer.node_id),
+            lease_percent=LEASE_PERCENT,
         )
 
     def _note_answer(self, peer: Peer, called_s: float, response: Any) -> None:

@@ -33,6 +33,24 @@ def test_a_stopped_process_is_fenced_although_it_holds_its_lock(tmp_path: Path) 
     assert neighbourhood.live() == {}
 
 
+def test_a_paused_process_has_no_recent_heartbeat_long_before_it_is_dead(tmp_path: Path) -> None:
+    clock = _Clock()
+    neighbourhood = Neighbourhood(tmp_path / "metadata.db", clock, 9.0)
+    paused, running = (neighbourhood.register(each, bytes([each]) * 16) for each in (1, 2))
+    clock.now += 2.9
+    assert set(neighbourhood.live(3.0)) == {1, 2}
+    running.beat()
+    clock.now += 0.2
+    assert set(neighbourhood.live(3.0)) == {2}
+    assert set(neighbourhood.live()) == {1, 2}
+    for _ in range(3):
+        clock.now += 4.0
+        live = neighbourhood.live(99.0)
+    assert not live
+    for each in (paused, running):
+        each.release()
+
+
 def test_a_reader_that_was_paused_gives_every_broker_a_full_timeout(tmp_path: Path) -> None:
     """The brokers of a host may have been paused together."""
     clock = _Clock()

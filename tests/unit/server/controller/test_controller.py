@@ -21,6 +21,7 @@ from lakelog.protocol.broker_registration import (
 )
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.promises import WORD_PER_SESSION
+from lakelog.server.peers.silence import LEASE_PERCENT
 from memory_broker import MemoryBroker
 
 OTHER = 2
@@ -273,6 +274,41 @@ def test_a_live_broker_that_does_not_answer_is_fenced_until_it_is_steady(cluster
         silence.tick(session_s / 36)
         silence.note_request(OTHER)
     assert not cluster.beat(epoch).is_fenced
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["runs", "paused"])
+def test_a_broker_that_is_cut_off_is_fenced_before_its_session_ends_if_it_runs(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    epoch = cluster.register().broker_epoch
+    cluster.beat(epoch)
+    silence = cluster.controller._silence
+    silence.follow([Process(OTHER, b"a" * 16)], 0.0)
+    silence.note_lease(OTHER, LEASE_PERCENT)
+    session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
+    running, asked = {1: b"1" * 16}, []
+    if runs:
+        running[OTHER] = b"a" * 16
+
+    async def beating(within_s: float) -> dict[int, bytes]:
+        asked.append(within_s / session_s)
+        return running
+
+    monkeypatch.setattr(cluster.world.metadata, "beating_brokers", beating)
+    cluster.controller.start()
+    for _ in range(8):
+        cluster.world.pass_time(session_s / 8)
+        silence.note_request(OTHER)
+    for _ in range(26):
+        silence.tick(session_s / 36)
+    cluster.controller.start()
+    cluster.world.pass_time(0.01)
+    assert cluster.is_fenced is runs
+    assert silence.deafness.is_denied(OTHER) is runs, "its lease is not renewed meanwhile"
+    assert min(asked) == max(asked) == pytest.approx(0.3)
+    running[OTHER] = b"a" * 16
+    cluster.world.pass_time(session_s / 12)
+    assert cluster.is_fenced, "looked at again"
 
 
 def test_a_late_heartbeat_is_no_contact_with_the_present_process(cluster: Cluster) -> None:

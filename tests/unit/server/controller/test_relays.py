@@ -12,6 +12,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerFenced, BrokerRecord
 from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.auth.principal import ANONYMOUS, Principal, broker_principal
 from lakelog.server.controller.relays import DIRECT, Relays
@@ -106,6 +107,19 @@ def scene() -> Iterator[Scene]:
     found = Scene()
     yield found
     found.loop.close()
+
+
+@pytest.mark.parametrize(
+    ("request_type", "limit_s"), [(AlterPartitionRequest, 2.0), (BrokerHeartbeatRequest, 10.0)]
+)
+def test_a_proposal_without_an_answer_is_given_up_soon(
+    scene: Scene, request_type: type[AlterPartitionRequest], limit_s: float
+) -> None:
+    scene.outcomes = {CONTROLLER: None}
+    with pytest.raises(PeerTimedOutError):
+        scene.loop.run_until_complete(scene.relays.ask(CONTROLLER, request_type(broker_id=OWN)))
+    assert scene.loop.time() == pytest.approx(limit_s, abs=0.1)
+    assert scene.asked == [(CONTROLLER, DIRECT)], "its outcome is unknown"
 
 
 def test_a_controller_that_answers_is_asked_directly(scene: Scene) -> None:

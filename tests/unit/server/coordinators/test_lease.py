@@ -28,13 +28,19 @@ class World:
         self.failure: Exception | None = None
         self.is_stuck = False
         self.peers, self.peers_need_s = Agreement.OPEN, 0.0
-        self.seen = True
-        self._heartbeat_at = 0.0
+        self.beats = self.answers = True
+        self.beaten_s = self.answered_s = 0.0
         self.refreshed = self.asked = 0
         self.clock = SimulatedClock(loop)
         self.tasks = AsyncioTasks(loop)
         self.lease = Lease(
-            self._refresh, self._heartbeat, self._ask, SESSION_S, self.clock, self.tasks
+            self._refresh,
+            self._heartbeat,
+            self._contact,
+            self._ask,
+            SESSION_S,
+            self.clock,
+            self.tasks,
         )
 
     async def _refresh(self) -> None:
@@ -44,9 +50,14 @@ class World:
             raise self.failure
 
     def _heartbeat(self) -> float:
-        if self.seen:
-            self._heartbeat_at = self.clock.monotonic()
-        return self._heartbeat_at
+        if self.beats:
+            self.beaten_s = self.clock.monotonic()
+        return self.beaten_s
+
+    def _contact(self) -> float:
+        if self.answers:
+            self.answered_s = self.clock.monotonic()
+        return self.answered_s
 
     async def _ask(self) -> Agreement:
         self.asked += 1
@@ -165,12 +176,29 @@ def test_a_broker_that_reads_the_store_loses_it_with_its_heartbeats() -> None:
         world.lease.start()
         await asyncio.sleep(20)
         world.lease._heartbeat_s()
-        world.seen = False
+        world.beats = False
         await asyncio.sleep(0.85 * SESSION_S)
         held = world.lease.holds
         await asyncio.sleep(0.1 * SESSION_S)
         assert (held, world.lease.holds) == (True, False), "it may count as dead in a moment"
-        world.seen = True
+        world.beats = True
+        await asyncio.sleep(2)
+        assert world.lease.holds
+
+    in_world(scenario)
+
+
+def test_a_broker_that_reads_the_store_loses_it_without_answers_of_the_controller() -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        await asyncio.sleep(20)
+        world.lease._contact_s()
+        world.answers = False
+        await asyncio.sleep(0.55 * SESSION_S)
+        held = world.lease.holds
+        await asyncio.sleep(0.1 * SESSION_S)
+        assert (held, world.lease.holds) == (True, False), "it may be fenced in a moment"
+        world.answers = True
         await asyncio.sleep(2)
         assert world.lease.holds
 
@@ -238,11 +266,11 @@ def test_a_denial_ends_it_until_this_broker_is_confirmed_again() -> None:
         world.lease.start()
         await asyncio.sleep(1)
         world.lease.deny()
-        world.seen, world._heartbeat_at = False, float("-inf")
+        world.answers, world.answered_s = False, float("-inf")
         assert not world.lease.holds
         await asyncio.sleep(SESSION_S)
         assert not world.lease.holds
-        world.seen = True
+        world.answers = True
         await asyncio.sleep(SESSION_S / 4)
         assert world.lease.holds
 
@@ -251,7 +279,7 @@ def test_a_denial_ends_it_until_this_broker_is_confirmed_again() -> None:
 
 def test_a_lease_that_is_denied_before_its_begin_does_not_begin() -> None:
     async def scenario(world: World) -> None:
-        world.seen, world._heartbeat_at = False, float("-inf")
+        world.answers, world.answered_s = False, float("-inf")
         world.lease.deny()
         world.lease.start()
         await asyncio.sleep(1)

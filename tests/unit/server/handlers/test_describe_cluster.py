@@ -79,6 +79,19 @@ def test_a_broker_describes_brokers_only(
     assert response.error_message and not response.brokers
 
 
+@pytest.mark.parametrize(("percent", "is_cut_off"), [(60, True), (90, False)])
+def test_a_broker_names_the_length_of_its_leases(
+    world: MemoryBroker, percent: int, is_cut_off: bool
+) -> None:
+    silence = world.broker.silence
+    silence.follow([Process(2, b"a" * 16)], 0.0)
+    request = DescribeClusterRequest(missed_brokers=[], lease_percent=percent)
+    world.ask(handle, request, 2, sender=2)
+    for _ in range(27):
+        silence.tick(world.broker.config.get_int("broker.session.timeout.ms") / 1000 / 36)
+    assert bool(silence.cut_off()) is is_cut_off
+
+
 def test_a_broker_that_no_other_one_reaches_gets_no_lease(world: MemoryBroker) -> None:
     silence = world.broker.silence
     silence.follow([Process(2, b"a" * 16), Process(3, b"b" * 16)], 0.0)

@@ -155,3 +155,15 @@ def test_another_process_is_not_deaf() -> None:
     scene.found.follow([PROCESSES[3]])
     scene.found.note_report(2, frozenset(), NONE)
     assert scene.found.denial(2, is_controller=True) == NONE
+
+
+def test_a_broker_that_is_given_up_gets_no_lease_for_half_a_session() -> None:
+    scene = Scene(2, 3)
+    scene.pass_s(1.0)
+    scene.found.give_up([2, 9])
+    assert scene.found.is_denied(2)
+    assert not scene.found.is_denied(3)
+    scene.pass_s(0.5 * SESSION_S - TICK_S)
+    assert scene.found.is_denied(2), "its fencing may not be committed yet"
+    scene.pass_s(TICK_S)
+    assert not scene.found.is_denied(2)

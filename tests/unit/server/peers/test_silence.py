@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.server.auth.broker_proof import Process
-from lakelog.server.peers.silence import LEADS_FOR, Silence
+from lakelog.server.peers.silence import LEADS_FOR, LEASE_PERCENT, Silence
 
 SESSION_S, TICK_S = 9.0, 0.25
 PROCESSES = {node_id: Process(node_id, bytes([node_id]) * 16) for node_id in (2, 3, 4, 5)}
@@ -41,6 +41,36 @@ def test_a_broker_that_does_not_call_is_unheard_after_a_session() -> None:
     assert found.contact_s(2) == 5.0
     assert not found.unanswering() & {2}
     assert found.unanswering() == {3}, "nor does a request show a way for an own one"
+
+
+CUT_OFF_S = 0.7 * SESSION_S
+
+
+def test_a_broker_that_neither_calls_nor_answers_is_cut_off_when_its_lease_is_over() -> None:
+    found = silence(2, 3, 4, 5)
+    for each in (2, 3, 4):
+        found.note_lease(each, LEASE_PERCENT)
+    for _ in range(round(CUT_OFF_S / TICK_S)):
+        assert not found.cut_off()
+        pass_s(found, TICK_S, 3)
+        found.note_answer(PROCESSES[4], 1.0)
+    pass_s(found, TICK_S)
+    assert found.cut_off() == {2}, "broker 5 is of an older version"
+    assert not found.unseen()
+    found.note_relayed(2)
+    assert not found.cut_off(), "another broker has sent its request on"
+    pass_s(found, SESSION_S)
+    assert found.cut_off() == {2, 3, 4, 5}
+
+
+def test_a_broker_that_was_cut_off_is_steady_after_half_a_session() -> None:
+    found = silence(2)
+    found.note_lease(2, LEASE_PERCENT)
+    pass_s(found, CUT_OFF_S + TICK_S)
+    pass_s(found, SESSION_S / 4, 2)
+    assert not found.is_steady(2)
+    pass_s(found, SESSION_S / 2, 2)
+    assert found.is_steady(2)
 
 
 def test_a_broker_whose_requests_others_send_on_is_seen() -> None:

@@ -24,6 +24,7 @@ from lakelog.metadata.records import BrokerRecord, ClusterRecord
 from lakelog.protocol.describe_cluster import DescribeClusterRequest
 from lakelog.server.peers.contacts import PATIENCE_S
 from lakelog.server.peers.peer import PeerSeams
+from lakelog.server.peers.silence import LEASE_PERCENT
 from lakelog.server.peers.watch import PeerWatch, Reach, check_advertised
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
@@ -290,6 +291,7 @@ def test_a_denied_lease_has_ended_before_the_next_call_says_so(run: Run) -> None
         assert watched.broker.calls[-1].ended_lease == -1
         assert watched.broker.calls[0].missed_brokers == [OTHER], "it has not answered yet"
         assert watched.broker.calls[-1].missed_brokers == []
+        assert watched.broker.calls[-1].lease_percent == LEASE_PERCENT
 
     run(scenario)
 

@@ -159,6 +159,15 @@ class Brokers:
             self.changes += 1
         return live
 
+    async def beating(self, within_s: float) -> dict[int, bytes]:
+        """Return the live brokers whose last heartbeat this handle saw first within `within_s`."""
+        live, now_s = await self.live(), self._monotonic()
+        return {
+            broker_id: incarnation_id
+            for broker_id, incarnation_id in live.items()
+            if now_s - self._signs[incarnation_id].seen_s < within_s
+        }
+
     def _sign(self, incarnation_id: bytes, beat: Node | None, now_s: float) -> _Sign:
         old = self._signs.get(incarnation_id)
         if beat is None:

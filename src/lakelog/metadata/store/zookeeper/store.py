@@ -136,6 +136,9 @@ class ZooKeeperStore:
     async def live_brokers(self) -> Mapping[int, bytes]:
         return await self._read(self._live)
 
+    async def beating_brokers(self, within_s: float) -> Mapping[int, bytes]:
+        return await self._read(lambda: self._brokers.beating(within_s))
+
     async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
         await self._call(lambda: self._brokers.end(broker_id, incarnation_id))
         self._mark_stale(Change.BROKERS)

@@ -38,6 +38,23 @@ def test_a_broker_whose_loop_hangs_is_dead_although_its_session_lives() -> None:
     in_world(work)
 
 
+def test_a_hung_broker_has_no_recent_heartbeat_long_before_it_is_dead() -> None:
+    async def work(world: World) -> None:
+        hung, _ = await _brokers(world)
+        well, _ = await _brokers(world)
+        reader, _ = await _brokers(world)
+        await hung.register(1, b"1" * 16)
+        await well.register(2, b"2" * 16)
+        assert set(await reader.beating(0.3 * TIMEOUT_S)) == {1, 2}
+        for _ in range(2):
+            await asyncio.sleep(TIMEOUT_S / 5)
+            assert await well.beat()
+        assert set(await reader.beating(0.3 * TIMEOUT_S)) == {2}
+        assert set(await reader.live()) == {1, 2}
+
+    in_world(work)
+
+
 def test_a_reader_that_was_paused_gives_every_broker_a_full_timeout() -> None:
     async def work(world: World) -> None:
         broker, _ = await _brokers(world)
