@@ -6,6 +6,7 @@ Spark.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from lakelog.tables.archive.job import ArchiveJob
@@ -15,6 +16,7 @@ class QueryFailedError(Exception):
     """A query failed. The text is the reason; that of a Python error begins with its class."""
 
 
+@dataclass(eq=False)
 class EngineEndedError(Exception):
     """The engine has ended, or does not start.
 
@@ -22,9 +24,7 @@ class EngineEndedError(Exception):
     this is no failure of the job. failure: the error to raise without such a signal.
     """
 
-    def __init__(self, failure: Exception) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
+    failure: Exception
 
 
 class Query(Protocol):
