@@ -12,7 +12,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.fetches.reading import READ_COMMITTED, ZSTD_SINCE, PartitionRead, ReadWait, read
 from lakelog.server.fetches.response import FetchReply
 from lakelog.server.requests.context import Context
-from lakelog.server.upkeep.stored_checks import Failures
+from lakelog.server.upkeep.stored_checks import Failures, NeededCheck
 from lakelog.storage.segments.handles import LogSlice
 
 _ROUNDS_MAX = 2
@@ -124,8 +124,10 @@ class PendingFetch:
         have been unloaded for another.
         """
         reads, session = self._read(), self._plan.session
-        slices, jobs, has_failed, size = list[LogSlice](), list[ReadWait](), False, 0
-        needed = []
+        slices: list[LogSlice] = []
+        jobs: list[ReadWait] = []
+        needed: list[NeededCheck] = []
+        has_failed, size = False, 0
         for _, partition, result in reads:
             if isinstance(result, LogSlice):
                 slices.append(result)
@@ -136,7 +138,7 @@ class PendingFetch:
                 assert partition is not None
                 jobs.append(result)
                 needed.append((partition, result.job))
-        checks = bool(needed) and not (size and self._rounds >= _ROUNDS_MAX)
+        checks = needed and not (size and self._rounds >= _ROUNDS_MAX)
         answers = not checks and (has_failed or size >= self._bytes_min)
         # The connection releases the slices of a response, and the checks take over their jobs. No
         # slice is kept while the fetch waits: it would keep a deleted file open.
@@ -150,11 +152,12 @@ class PendingFetch:
             self._reply.send(reads)
         if not needed and session is not None and session.news is not None:
             self._settle(reads, session.news)
-        return checks or answers
+        return bool(checks or answers)
 
     def _read(self) -> list[PartitionRead]:
         """Read all partitions of the plan."""
-        reads, size = list[PartitionRead](), 0
+        reads: list[PartitionRead] = []
+        size = 0
         # As in Kafka, a negative limit is an error of the first partition alone.
         bytes_left = self._bytes_max
         for target in self._plan.targets:
