@@ -208,8 +208,9 @@ class ControlSchedules(Scene):
             self._network.mend(ways)
             return
         topic_id, state = found
-        first = self._hosts[state.leader - 1]
-        first.kill()
+        first = self._host(state.leader)
+        if first is not None:
+            first.kill()
 
         def leads() -> bool:
             present = self._image().partition(topic_id, state.partition)
@@ -220,7 +221,7 @@ class ControlSchedules(Scene):
         if self._rng.random() < 0.5:
             host.kill()
         self._network.mend(ways)
-        await self._come_back([first, host])
+        await self._come_back([host] if first is None else [first, host])
 
     def _unheard(self, host: BrokerHost) -> tuple[bytes, PartitionImage] | None:
         """Return a partition that a broker may lead next, and has not heard of."""

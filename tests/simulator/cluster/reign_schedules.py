@@ -182,7 +182,7 @@ class ReignSchedules(Scene):
                 is_whole = set(state.isr) == set(state.replicas)
                 if not is_whole or state.leader != state.replicas[0]:
                     continue
-                hosts = [self._hosts[node_id - 1] for node_id in state.replicas]
+                hosts = [host for each in state.replicas if (host := self._host(each)) is not None]
                 if len(hosts) == 3 and (controls(hosts[1]) or not heir_controls):
                     found.append(_Roles(topic.topic_id, state.partition, *hosts))
         # Others may have no writes at the time.

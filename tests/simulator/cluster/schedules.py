@@ -18,6 +18,8 @@ from simulator.cluster.scene import LAG_S_MAX, Scene, controls
 from simulator.faults.broker_faults import Injector
 from simulator.network.sockets import Portion, SimulatedSocket
 
+_FILTERED = 0.7
+"""Chance that the leader opens no connection to the controller."""
 _REFUSED_S = 1.0
 """In which a leader repeats a proposal that was lost."""
 
@@ -133,12 +135,17 @@ class Schedules(Scene):
         """Deliver a proposal of an ISR after its repetitions, and kill all but the new member.
 
         The member is fenced before a repetition arrives, and unfenced again before the first
-        proposal does. It lacks the records that were committed in between.
+        proposal does. It lacks the records that were committed in between. With a broker that none
+        of these is, the proposals often travel through it.
         """
         found = self._leader_and_follower()
         if found is None:
             return
         topic_id, number, (leader, follower, controller) = found
+        between = [host for host in self._hosts if host not in (leader, follower, controller)]
+        if between and self._rng.random() < _FILTERED:
+            self._network.filter(leader.name, controller.name)
+        senders = [leader, *between]
 
         def is_in_sync() -> bool:
             present = self._image().partition(topic_id, number)
@@ -150,8 +157,9 @@ class Schedules(Scene):
         """Whether each connection with a late proposal is broken."""
 
         def is_late(source: SimulatedSocket, portion: Portion) -> bool:
-            ends = source.process, source.other.process
-            if ends != (leader.process, controller.process) or not _proposes_isr(portion):
+            is_sent = source.process in [host.process for host in senders]
+            is_for_controller = source.other.process is controller.process
+            if not (is_sent and is_for_controller and _proposes_isr(portion)):
                 return False
             late[source] = False
             return True
@@ -174,11 +182,18 @@ class Schedules(Scene):
         for source in late:
             self._network.release(source)
         await asyncio.sleep(self._rng.random() * 0.5)
-        leader.kill()
-        controller.kill()
+        others = [host for host in self._replicas(topic_id, number) if host is not follower]
+        for host in others:
+            host.kill()
         await asyncio.sleep(2 * SESSION_S)
         self._network.mend(ways)
-        await self._come_back([leader, controller])
+        self._network.filtered.discard((leader.name, controller.name))
+        await self._come_back(others)
+
+    def _replicas(self, topic_id: bytes, number: int) -> list[BrokerHost]:
+        state = self._image().partition(topic_id, number)
+        found = map(self._host, state.replicas if state is not None else ())
+        return [host for host in found if host is not None]
 
     async def _lose_proposals(
         self, late: dict[SimulatedSocket, bool], leader: BrokerHost, follower: BrokerHost
@@ -211,9 +226,11 @@ class Schedules(Scene):
             others = [host for host in self._hosts if host is not controller]
             leader = next((host for host in others if host.node_id == state.leader), None)
             if leader is not None and set(state.isr) == set(state.replicas):
-                (follower,) = (host for host in others if host is not leader)
+                followers = [host for host in others if host is not leader]
+                follower = next((host for host in followers if host.node_id in state.isr), None)
                 assert controller is not None
-                return topic_id, state.partition, (leader, follower, controller)
+                if follower is not None:
+                    return topic_id, state.partition, (leader, follower, controller)
         return None
 
     def _is_fenced(self, host: BrokerHost) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from doubles.disk import MemoryDisk
 from lakelog.metadata.image import MetadataImage
@@ -53,31 +53,18 @@ class ClusterWorld:
         self.observer = ClusterObserver(
             self.simulator, self.network, self.findings, self.records, self.producer_ids
         )
-        self.machines = [
-            Machine(self.simulator, f"broker-{number}") for number in range(1, BROKERS + 1)
-        ]
-        skews = stream("clocks")
-        for machine in self.machines:
-            machine.clock.skew(skews.random() * 1e6, 1.0 + (skews.random() - 0.5) * _DRIFT)
+        self.machines: list[Machine] = []
+        self._skews = stream("clocks")
         self.shared = MemoryDisk(SimulatedClock(loop))
-        self.places = self._places()
-        self.hosts: Sequence[BrokerHost] = [
-            BrokerHost(
-                self.simulator,
-                self.network,
-                machine,
-                place,
-                node_id,
-                self.plan.settings,
-                self.findings,
-                self.observer,
-            )
-            for node_id, (machine, place) in enumerate(
-                zip(self.machines, self.places, strict=True), 1
-            )
-        ]
+        self._place_of = self._new_places()
+        self.places: list[MetadataPlace] = []
+        """By node id - 1, as the machines."""
+        self.hosts: list[BrokerHost] = []
+        """The brokers of the cluster, which may change."""
         self.brokers = ClusterBrokers(self.simulator, self.hosts)
-        self.observer.watch(self.hosts)
+        for _ in range(BROKERS):
+            self.add_broker()
+        self.observer.watch(self.hosts, self.brokers.removed)
         self.records.forgets = self.brokers.forgets_producers
         self.context = ClientContext(
             self.simulator,
@@ -101,13 +88,48 @@ class ClusterWorld:
 
     @property
     def is_healed(self) -> bool:
-        """Whether all brokers run, and every ISR is complete."""
-        return self.brokers.are_unfenced and not self.observer.images.lacking
+        """Whether all brokers run, and every ISR is complete; removed brokers are unregistered."""
+        return (
+            self.brokers.are_unfenced
+            and not self.observer.images.lacking
+            and self.brokers.removed.isdisjoint(self.image.brokers)
+        )
 
     @property
     def image(self) -> MetadataImage:
         """The newest metadata image of any broker."""
         return self.observer.images.newest
+
+    @property
+    def node_ids_used(self) -> int:
+        """How many brokers there have been."""
+        return len(self.machines)
+
+    def add_broker(self) -> BrokerHost:
+        """Return one more broker, which does not run yet."""
+        node_id = len(self.machines) + 1
+        machine = Machine(self.simulator, f"broker-{node_id}")
+        skews = self._skews
+        machine.clock.skew(skews.random() * 1e6, 1.0 + (skews.random() - 0.5) * _DRIFT)
+        place = self._place_of(machine)
+        host = BrokerHost(
+            self.simulator,
+            self.network,
+            machine,
+            place,
+            node_id,
+            self.plan.settings,
+            self.findings,
+            self.observer,
+        )
+        self.machines.append(machine)
+        self.places.append(place)
+        self.brokers.add(host)
+        return host
+
+    def remove_broker(self, host: BrokerHost) -> None:
+        """Forget a broker that will not return."""
+        self.brokers.remove(host)
 
     def crash_shared(self) -> None:
         """Lose the unsynced bytes of the brokers' common disk; no process runs."""
@@ -123,21 +145,13 @@ class ClusterWorld:
         if isinstance(place, EnsemblePlace):
             place.wipe()
 
-    def _places(self) -> list[MetadataPlace]:
+    def _new_places(self) -> Callable[[Machine], MetadataPlace]:
+        """Return what gives a machine the place of its metadata."""
+        entry_bytes_max = self.plan.entry_bytes_max
         if self.plan.store == "file":
-            shared = SharedFile(
-                self.simulator.loop, self.shared, SESSION_S, self.plan.entry_bytes_max
-            )
-            return [shared for _ in self.machines]
+            shared = SharedFile(self.simulator.loop, self.shared, SESSION_S, entry_bytes_max)
+            return lambda _: shared
         ensemble = ensemble_of(self.simulator, self.findings)
-        return [
-            EnsemblePlace(
-                self.simulator,
-                self.network,
-                ensemble,
-                machine,
-                SESSION_S,
-                self.plan.entry_bytes_max,
-            )
-            for machine in self.machines
-        ]
+        return lambda machine: EnsemblePlace(
+            self.simulator, self.network, ensemble, machine, SESSION_S, entry_bytes_max
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
@@ -39,7 +40,7 @@ class Consumer(Client):
         super().__init__(context, name)
         self._places = places
         self._committed = committed
-        self._positions = dict.fromkeys(places, 0)
+        self._positions: dict[Place, int] = defaultdict(int)
 
     def replaced(self) -> Consumer:
         return Consumer(self.context, self.next_name, self._places, committed=self._committed)
