@@ -56,6 +56,7 @@ class MemberChanges:
         self._hosts = hosts
         self._conditions = conditions
         self._rng = rng
+        self._has_removed = False
 
     @property
     def injectors(self) -> dict[str, Injector]:
@@ -69,11 +70,13 @@ class MemberChanges:
             await asyncio.sleep(_WORKS_S * (1 + self._rng.random()))
 
     async def _remove_broker(self) -> None:
-        """End a broker for good, often in order, once the others have all its records.
+        """End one broker for good, often in order, once the others have all its records.
 
         As many remain as at the begin; if it has not grown yet, the cluster does so first. A client
-        unregisters the broker.
+        unregisters the broker. Without a second one each partition keeps min.insync.replicas.
         """
+        if self._has_removed:
+            return
         if len(self._hosts) <= BROKERS:
             await self._new_broker()
         with suppress(EventTimeoutError):
@@ -81,7 +84,7 @@ class MemberChanges:
         if len(self._hosts) <= BROKERS or not self._members.is_healed:
             return
         host = self._rng.choice(self._hosts)
-        host.is_removed = True
+        host.is_removed = self._has_removed = True
         with self._conditions.disturbing():
             if self._rng.random() < 0.5:
                 await host.stop()

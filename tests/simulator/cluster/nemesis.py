@@ -17,6 +17,7 @@ from simulator.brokers.host import BrokerHost
 from simulator.clients.pool import ClientPool
 from simulator.cluster.control_schedules import ControlSchedules
 from simulator.cluster.ensemble import STORE
+from simulator.cluster.late_bytes import LateBytes, sent_between
 from simulator.cluster.machine_faults import MachineFaults
 from simulator.cluster.member_changes import MemberChanges, Members
 from simulator.cluster.plan import (
@@ -35,7 +36,6 @@ from simulator.engine.simulator import Simulator
 from simulator.faults.broker_faults import BrokerFaults, Injector
 from simulator.faults.injections import Injections
 from simulator.network.network import Network
-from simulator.network.sockets import Portion, SimulatedSocket
 from waiting import EventTimeoutError, until
 
 _IN_A_TRANSACTION = 0.5
@@ -227,23 +227,11 @@ class ClusterNemesis:
     async def _late_requests(self) -> None:
         """Have a broker give up its connections to another one, which gets the requests later."""
         host, other = self._rng.sample(list(self._hosts), 2)
-        late: dict[SimulatedSocket, None] = {}
-
-        def is_late(source: SimulatedSocket, portion: Portion) -> bool:
-            ends = source.process, source.other.process
-            if ends != (host.process, other.process) or not isinstance(portion, bytes):
-                return False
-            late[source] = None
-            return True
-
-        self._network.delays.append(is_late)
-        await asyncio.sleep(self._rng.random())
-        self._network.delays.remove(is_late)
-        for source in late:
-            self._network.give_up(source)
+        with LateBytes(self._network, sent_between(host, other)) as late:
+            await asyncio.sleep(self._rng.random())
+        late.give_up()
         await asyncio.sleep(self._rng.random() * SESSION_S)
-        for source in late:
-            self._network.release(source)
+        late.release()
 
     async def _cut(self, pairs: list[tuple[str, str]]) -> None:
         """Cut pairs of hosts in both directions, or in one of them."""

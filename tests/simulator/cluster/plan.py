@@ -10,7 +10,6 @@ from simulator.plan import CLUSTER_DEATHS, Plan
 from simulator.plan import DEATHS as ALONE_DEATHS
 
 BROKERS = 3
-"""Brokers at the begin of a world."""
 BROKERS_MAX = 5
 SESSION_S = 3.0
 """The session timeout of brokers."""
@@ -114,6 +113,8 @@ class ClusterPlan(Plan):
     """A plan of several brokers with one metadata store."""
 
     replicas: int = BROKERS
+    brokers: int = BROKERS
+    """At the begin of the world."""
     store: str = "zookeeper"
     entry_bytes_max: int = SMALL_ENTRY_BYTES
 

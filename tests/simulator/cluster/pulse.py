@@ -103,12 +103,13 @@ class Pulse(Client):
 
     async def _spread_to(self, host: BrokerHost, founders: Sequence[BrokerHost]) -> None:
         """Add a partition with a replica on a new broker, which often leads it."""
-        others = self.rng.sample([each.node_id for each in founders], len(founders) - 1)
-        replicas = self.rng.sample([host.node_id, *others], len(founders))
+        count = self.context.plan.replicas
+        others = self.rng.sample([each.node_id for each in founders], count - 1)
+        replicas = self.rng.sample([host.node_id, *others], count)
         async with self._spreading:
-            count = len(self._places) + 1
+            partitions = len(self._places) + 1
             while not (self.conditions.is_ending or host.is_removed):
-                if await add_partitions(self, TOPIC, count, [replicas]):
+                if await add_partitions(self, TOPIC, partitions, [replicas]):
                     self.findings.counts["partitions on new brokers"] += 1
                     return
                 await self.pause(0.1, 0.5)

@@ -7,24 +7,15 @@ from collections.abc import Callable
 from doubles.disk import MemoryDisk
 from lakelog.metadata.image import MetadataImage
 from simulator.brokers.host import DATA, BrokerHost, MetadataPlace
-from simulator.checkers.findings import Findings
-from simulator.checkers.membership_history import MembershipHistory
-from simulator.checkers.offset_history import OffsetHistory
-from simulator.checkers.producer_ids import ProducerIds
-from simulator.checkers.record_history import RecordHistory
-from simulator.clients.context import ClientContext
-from simulator.clients.pool import ClientPool
 from simulator.cluster.brokers import ClusterBrokers
 from simulator.cluster.ensemble import EnsemblePlace, ensemble_of
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.observer import ClusterObserver
-from simulator.cluster.plan import BROKERS, SESSION_S, ClusterPlan, cluster_plan_of
+from simulator.cluster.plan import SESSION_S, ClusterPlan, cluster_plan_of
 from simulator.cluster.shared_file import SharedFile
-from simulator.conditions import Conditions
 from simulator.engine.clock import SimulatedClock
-from simulator.engine.simulator import Simulator
 from simulator.machine.machine import Machine
-from simulator.network.network import Network
+from simulator.surroundings import Surroundings
 
 _RECOVERY_S = 15.0
 """How long after a fault a cluster may need until every request succeeds again."""
@@ -33,58 +24,32 @@ _DRIFT = 0.02
 """The largest difference between the rates of two monotonic clocks."""
 
 
-class ClusterWorld:
+class ClusterWorld(Surroundings):
     """The parts of one seed's world; `plan` is the seed's own unless another one is given."""
 
     def __init__(self, seed: int, plan: ClusterPlan | None = None) -> None:
         self.plan = plan if plan is not None else cluster_plan_of(seed)
-        self.simulator = Simulator(seed)
-        loop, stream = self.simulator.loop, self.simulator.random_stream
-        self.network = Network(loop, stream("network"), self.simulator.trace, self.simulator.faults)
-        self.conditions = Conditions(loop, _RECOVERY_S)
-        self.findings = Findings()
-        self.records = RecordHistory(self.findings)
-        self.records.on_acknowledged = self.conditions.on_acknowledged
-        self.offsets = OffsetHistory(self.findings)
-        self.offsets.on_acknowledged = self.conditions.on_acknowledged
-        self.members = MembershipHistory(self.findings)
-        self.producer_ids = ProducerIds(self.conditions, self.plan.faults)
-        self.pool = ClientPool(self.network, stream("fates"))
+        super().__init__(seed, self.plan, _RECOVERY_S)
         self.observer = ClusterObserver(
             self.simulator, self.network, self.findings, self.records, self.producer_ids
         )
         self.machines: list[Machine] = []
-        self._skews = stream("clocks")
-        self.shared = MemoryDisk(SimulatedClock(loop))
+        self._skews = self.simulator.random_stream("clocks")
+        self.shared = MemoryDisk(SimulatedClock(self.simulator.loop))
         self._place_of = self._new_places()
         self.places: list[MetadataPlace] = []
         """By node id - 1, as the machines."""
         self.hosts: list[BrokerHost] = []
         """The brokers of the cluster, which may change."""
         self.brokers = ClusterBrokers(self.simulator, self.hosts)
-        for _ in range(BROKERS):
+        for _ in range(self.plan.brokers):
             self.add_broker()
         self.observer.watch(self.hosts, self.brokers.removed)
         self.records.forgets = self.brokers.forgets_producers
-        self.context = ClientContext(
-            self.simulator,
-            self.network,
-            self.plan,
-            self.conditions,
-            self.findings,
-            self.records,
-            self.offsets,
-            self.members,
-            self.producer_ids,
-            self.brokers,
-        )
+        self.context = self.context_for(self.plan, self.brokers)
         self.nemesis = ClusterNemesis(
             self.simulator, self.network, self.plan, self.conditions, self.hosts, self.pool, self
         )
-
-    @property
-    def seed(self) -> int:
-        return self.simulator.seed
 
     @property
     def is_healed(self) -> bool:

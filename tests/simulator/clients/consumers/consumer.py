@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
@@ -40,7 +39,7 @@ class Consumer(Client):
         super().__init__(context, name)
         self._places = places
         self._committed = committed
-        self._positions: dict[Place, int] = defaultdict(int)
+        self._positions = dict.fromkeys(places, 0)
 
     def replaced(self) -> Consumer:
         return Consumer(self.context, self.next_name, self._places, committed=self._committed)
@@ -54,7 +53,7 @@ class Consumer(Client):
                 await look_up(self, self.some_place(self._places))
 
     async def _fetch(self, place: Place) -> None:
-        at = self._positions[place]
+        at = self._positions.setdefault(place, 0)  # its topic may have grown
         if self.rng.random() < _AGAIN:
             at = self.rng.randint(0, at)
         max_bytes, max_wait_ms = (
