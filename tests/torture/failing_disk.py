@@ -28,7 +28,7 @@ _INTERPOSER = Path(__file__).with_name("interposer")
 
 
 class FailingDisk:
-    """The run's side: says what fails in the folder.
+    """The run's side: decides which operations fail in the folder.
 
     Args:
         control: a file for the state, which the broker's process maps.

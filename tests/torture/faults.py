@@ -172,7 +172,7 @@ class Faults:
         return Fault(text, disk.make_room, is_minor=True)
 
     def _fail_disk(self, kind: str) -> Fault | None:
-        """Fail what a broker does with its disk, and restart it once the disk works again."""
+        """Fail operations of a disk, and restart its broker once the disk works again."""
         if not self._running([FAILING], host_of_broker):
             return None
         broker, disk = self._servers.brokers[FAILING], self._servers.failing_disk

@@ -54,7 +54,7 @@ class LateBytes:
 
 
 def sent_between(host: BrokerHost, other: BrokerHost) -> Chooses:
-    """Return what chooses all bytes of one broker's process to another one's."""
+    """Return a choice of all bytes of one broker's process to another one's."""
 
     def chooses(source: SimulatedSocket, portion: Portion) -> bool:
         ends = source.process, source.other.process

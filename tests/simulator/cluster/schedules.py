@@ -208,7 +208,7 @@ class Schedules(Scene):
     ) -> tuple[bytes, int, tuple[BrokerHost, BrokerHost, BrokerHost]] | None:
         """Return a partition whose replicas are in sync: its leader, a follower, the controller.
 
-        With more brokers than replicas not each one leads: the partition is one that has writes.
+        With more brokers than replicas not each one leads: the partition has writes.
         """
         controller = next(filter(controls, self._hosts), None)
         first = PULSE if len(self._hosts) > BROKERS else ""

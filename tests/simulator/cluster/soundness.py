@@ -47,7 +47,7 @@ class Soundness(NamedTuple):
         )
 
     def restarted_since(self, before: Soundness) -> frozenset[int]:
-        """Return the brokers whose process has changed since then. A new broker is none of them."""
+        """Return the brokers whose process has changed since then. New brokers do not count."""
         return frozenset(
             node_id
             for node_id, starts in self.runs.items()

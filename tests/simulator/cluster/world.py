@@ -111,7 +111,7 @@ class ClusterWorld(Surroundings):
             place.wipe()
 
     def _new_places(self) -> Callable[[Machine], MetadataPlace]:
-        """Return what gives a machine the place of its metadata."""
+        """Return a function from a machine to the place of its metadata."""
         entry_bytes_max = self.plan.entry_bytes_max
         if self.plan.store == "file":
             shared = SharedFile(self.simulator.loop, self.shared, SESSION_S, entry_bytes_max)

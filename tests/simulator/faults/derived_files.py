@@ -12,7 +12,7 @@ _DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-chec
 
 
 def derived_files(host: BrokerHost) -> list[Path]:
-    """Return those that are not empty."""
+    """Return the files of this kind with contents."""
     folders = [DATA / name for name in sorted(host.disk.list(DATA))]
     return [
         folder / name

@@ -1,4 +1,4 @@
-"""An administrator puts replicas on the brokers that it is told of."""
+"""An administrator puts replicas on the brokers in the metadata."""
 
 from __future__ import annotations
 
