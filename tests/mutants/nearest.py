@@ -60,13 +60,20 @@ def package_of(path: Path) -> str:
 
 
 def modules(root: Path, packages: Sequence[str]) -> list[Path]:
-    """Return the modules to mutate below `root`, of these packages and of all inside them."""
-    folders = (
-        root / _SOURCES / package
+    """Return the modules to mutate below `root`, of these packages and of all inside them.
+
+    packages: of `PACKAGES`, or above or below some of these.
+    """
+    found = [
+        path.relative_to(root)
         for package in PACKAGES
-        if any(f"{package}/".startswith(f"{wanted}/") for wanted in packages)
-    )
-    return [path.relative_to(root) for folder in folders for path in sorted(folder.rglob("*.py"))]
+        for path in sorted((root / _SOURCES / package).rglob("*.py"))
+    ]
+    return [
+        path
+        for path in found
+        if any(path.is_relative_to(_SOURCES / package) for package in packages)
+    ]
 
 
 def tests_for(mutant: Mutant, notes: Mapping[str, Note], total_s: float = math.inf) -> list[str]:

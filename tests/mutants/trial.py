@@ -121,7 +121,7 @@ class Trials:
         self._become_fork(session, write)
         with self._exiting():
             put_into_memory(mutant, self.root)
-            for item, following in zip(items, [*items[1:], None], strict=True):
+            for item, following in zip(items, [*items[1:], None], strict=False):
                 signal.setitimer(signal.ITIMER_REAL, limit_s(notes[item.nodeid]))
                 _run(item, following)
 

@@ -37,7 +37,7 @@ from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLog
 from lakelog.server.replication.in_sync import InSyncReplicas
 from simulator.cluster.ensemble import NetworkedSession
-from simulator.cluster.plan import ClusterPlan
+from simulator.cluster.plan import BROKERS, ClusterPlan
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 BUGS: dict[str, ClusterBug] = {}
@@ -48,7 +48,7 @@ class ClusterBug:
     """A bug, and the plan of the worlds that should show it.
 
     One of `seeds` seeds from `first` on does. `settings` are more settings of brokers; faults last
-    for `seconds`.
+    for `seconds`; there are so many `brokers` at the begin.
     """
 
     patch: Patch
@@ -58,11 +58,16 @@ class ClusterBug:
     first: int = 1
     store: str = "zookeeper"
     seconds: float = 10.0
+    brokers: int = BROKERS
     settings: dict[str, str] = field(default_factory=dict)
 
     def plan(self) -> ClusterPlan:
         plan = ClusterPlan(
-            self.seconds, frozenset(self.workloads), frozenset(self.faults), store=self.store
+            self.seconds,
+            frozenset(self.workloads),
+            frozenset(self.faults),
+            brokers=self.brokers,
+            store=self.store,
         )
         plan.settings.update(self.settings)
         return plan

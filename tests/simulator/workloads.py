@@ -13,6 +13,7 @@ from simulator.clients.client import Client
 from simulator.clients.consumers.consumer import Consumer
 from simulator.clients.consumers.session_consumer import SessionConsumer
 from simulator.clients.context import ClientContext
+from simulator.clients.expander import Expander
 from simulator.clients.groups.classic_member import ClassicMember
 from simulator.clients.groups.consumer_member import ConsumerMember
 from simulator.clients.groups.member import DYNAMIC, Role
@@ -105,6 +106,7 @@ class Workloads:
             "transactions in new topics": self._transactions_in_new_topics,
             "reconfiguration": self._reconfiguration,
             "many partitions": self._many_partitions,
+            "growth": self._growth,
         }
         for topic in ("__consumer_offsets", "__transaction_state"):
             await create_topic(hand, topic, 2, _INTERNAL)
@@ -246,6 +248,14 @@ class Workloads:
         places = await self._topic(hand, "moving", 2)
         self.clients.append(IdempotentProducer(self._context, self.named("mover"), places))
         self.clients.append(Reconfigurer(self._context, self.named("reconfigurer"), places))
+        self._readers(places)
+
+    async def _growth(self, hand: Client) -> None:
+        """Partitions and topics are added, on brokers that join meanwhile."""
+        places = await self._topic(hand, "growing", 1)
+        lists = places, self.places
+        self.clients.append(Expander(self._context, self.named("expander"), places[0][0], lists))
+        self.clients.append(IdempotentProducer(self._context, self.named("settler"), places))
         self._readers(places)
 
     async def _many_partitions(self, hand: Client) -> None:

@@ -13,58 +13,28 @@ from simulator.brokers.fleet import Fleet
 from simulator.brokers.host import DATA, BrokerHost, MetadataPlace
 from simulator.brokers.observer import BrokerObserver
 from simulator.brokers.places import OwnPlace
-from simulator.checkers.findings import Findings
-from simulator.checkers.membership_history import MembershipHistory
-from simulator.checkers.offset_history import OffsetHistory
 from simulator.checkers.partition_watcher import PartitionWatcher
-from simulator.checkers.producer_ids import ProducerIds
-from simulator.checkers.record_history import RecordHistory
-from simulator.clients.context import ClientContext
-from simulator.clients.pool import ClientPool
-from simulator.conditions import Conditions
-from simulator.engine.simulator import Simulator
+from simulator.conditions import RECOVERY_S
 from simulator.faults.bit_flips import BitFlips
 from simulator.faults.nemesis import Nemesis
 from simulator.machine.machine import Machine
-from simulator.network.network import Network
 from simulator.plan import COLD_READS, SLOW_DISK, Plan, plan_of
+from simulator.surroundings import Surroundings
 
 _COLD = 0.3
 _SLOW_THREAD_S_MAX = 0.2
 
 
-class World:
+class World(Surroundings):
     """The parts of one seed's world; `plan` is the seed's own unless another one is given."""
 
     def __init__(self, seed: int, plan: Plan | None = None, *, brokers: int = 1) -> None:
         self.plan = plan if plan is not None else plan_of(seed)
-        self.simulator = Simulator(seed)
-        loop, stream = self.simulator.loop, self.simulator.random_stream
-        self.network = Network(loop, stream("network"), self.simulator.trace, self.simulator.faults)
-        self.conditions = Conditions(loop)
-        self.findings = Findings()
-        self.records = RecordHistory(self.findings)
-        self.records.on_acknowledged = self.conditions.on_acknowledged
-        self.offsets = OffsetHistory(self.findings)
-        self.offsets.on_acknowledged = self.conditions.on_acknowledged
-        self.members = MembershipHistory(self.findings)
-        self.producer_ids = ProducerIds(self.conditions, self.plan.faults)
-        self.pool = ClientPool(self.network, stream("fates"))
+        super().__init__(seed, self.plan, RECOVERY_S)
         self.bit_flips: dict[str, BitFlips] = {}
         self.brokers = Fleet(self._broker(number) for number in range(1, brokers + 1))
         self.records.forgets = self.brokers.forgets_producers
-        self.context = ClientContext(
-            self.simulator,
-            self.network,
-            self.plan,
-            self.conditions,
-            self.findings,
-            self.records,
-            self.offsets,
-            self.members,
-            self.producer_ids,
-            self.brokers,
-        )
+        self.context = self.context_for(self.plan, self.brokers)
         self.nemesis = Nemesis(
             self.simulator,
             self.network,
@@ -74,10 +44,6 @@ class World:
             self.bit_flips,
             self.pool,
         )
-
-    @property
-    def seed(self) -> int:
-        return self.simulator.seed
 
     @property
     def hosts(self) -> Sequence[BrokerHost]:

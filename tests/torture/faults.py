@@ -9,15 +9,18 @@ from __future__ import annotations
 import random
 import signal
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 
 from torture.crew import Crew
+from torture.failing_disk import KINDS, WORKS
 from torture.hosts import CLIENTS, Cut, Hosts
 from torture.plan import Plan
 from torture.servers import (
     BROKERS,
+    FAILING,
     FILLED,
     NUMBERS,
     PARTITIONS,
@@ -90,6 +93,7 @@ class Faults:
             lambda: self._kill(list(BROKERS)),
             lambda: self._stop(self._leader()),
             self._fill_disk,
+            *(partial(self._fail_disk, kind) for kind in KINDS if kind != WORKS),
             lambda: self._pause([self._leader()]),
             lambda: self._pause([self._controller()]),
             lambda: self._pause(self._rng.sample(BROKERS, 2)),
@@ -166,6 +170,21 @@ class Faults:
         disk.fill()
         text = f"fill the disk of {_brokers([FILLED])}"
         return Fault(text, disk.make_room, is_minor=True)
+
+    def _fail_disk(self, kind: str) -> Fault | None:
+        """Fail operations of a disk, and restart its broker once the disk works again."""
+        if not self._running([FAILING], host_of_broker):
+            return None
+        broker, disk = self._servers.brokers[FAILING], self._servers.failing_disk
+        disk.fail(kind)
+
+        def heal() -> None:
+            disk.fail(WORKS)
+            broker.kill()
+            broker.launch()
+
+        text = f"fail {kind} of the disk of {_brokers([FAILING])}"
+        return Fault(text, heal, broker.await_ready, True)
 
     def _pause(self, wanted: Iterable[int]) -> Fault | None:
         numbers = self._running(wanted, host_of_broker)

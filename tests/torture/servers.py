@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from broker_process import BrokerProcess
 from lakelog.cli.local_cluster.ensemble import Home, ZooKeeperEnsemble
+from torture.failing_disk import FailingDisk
 from torture.hosts import Hosts
 from torture.small_disk import SmallDisk
 from waiting import eventually
@@ -27,6 +28,8 @@ SERVERS = (1, 2, 3)
 """Numbers of the ZooKeeper servers."""
 FILLED = 3
 """The broker whose disk a run can fill."""
+FAILING = 2
+"""The broker whose disk a run can let fail."""
 EMBEDDED, ZOOKEEPER = "sqlite", "zookeeper"
 _PORT, HTTP_PORT = 9092, 9180
 _TIMEOUT_S = 10
@@ -68,6 +71,7 @@ class Servers:
             homes = [Home(hosts.address(name), hosts.prefix(name)) for name in names]
             self.ensemble = ZooKeeperEnsemble(folder / "zookeeper", homes)
             place = f"zookeeper://{','.join(self.ensemble.servers)}/torture"
+        self.failing_disk = FailingDisk(folder / f"broker{FAILING}", folder / "failing-disk")
         self.brokers = {
             number: BrokerProcess(
                 folder / f"broker{number}",
@@ -82,7 +86,7 @@ class Servers:
                     *_http(hosts, number),
                 ),
                 hosts.address(host_of_broker(number)),
-                hosts.prefix(host_of_broker(number)),
+                (*hosts.prefix(host_of_broker(number)), *self._disk_of(number)),
             )
             for number in BROKERS
         }
@@ -90,6 +94,10 @@ class Servers:
         self.bootstrap = ",".join(broker.bootstrap for broker in self.brokers.values())
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
         self._stack = ExitStack()
+
+    def _disk_of(self, number: int) -> tuple[str, ...]:
+        """Return the words before a broker's command that give it a disk of its own kind."""
+        return self.failing_disk.prefix if number == FAILING else ()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

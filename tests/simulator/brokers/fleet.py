@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from simulator.brokers.host import BrokerHost
 from simulator.checkers.observations import Place
@@ -10,6 +10,8 @@ from simulator.checkers.observations import Place
 
 class Fleet:
     """Brokers in the order of their ids."""
+
+    removed: Collection[int] = ()
 
     def __init__(self, hosts: Iterable[BrokerHost]) -> None:
         self.hosts = list(hosts)

@@ -104,6 +104,8 @@ class BrokerHost:
         self.stopping: Server | None = None
         """The server while it stops: until its end it may still commit."""
         self.starts = 0
+        self.is_removed = False
+        """Whether no process will run here any more."""
         self.metadata_unknown_percent = 0
         """Of appends to the metadata log: how many have an unknown outcome."""
         self.helper_death = 0.0
@@ -186,6 +188,7 @@ class BrokerHost:
         an unexpected error is recorded as a violation.
         """
         assert self.process is None, f"{self.name} runs already"
+        assert not self.is_removed, f"{self.name} was removed"
         self.starts += 1
         process = self.process = Process(self.name)
         self._died = self._simulator.loop.create_future()
@@ -323,7 +326,7 @@ class BrokerHost:
     async def bring_back(self) -> None:
         """Start it if it is down, and repeat failed starts."""
         for _ in range(_STARTS_MAX):
-            if self.process is not None or await self.start():
+            if self.is_removed or self.process is not None or await self.start():
                 return
             await asyncio.sleep(0.5)
         self._findings.violation(Law.STARTS, f"{self.name} cannot be started any more")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -57,6 +57,10 @@ class Brokers(Protocol):
     @property
     def starts(self) -> int:
         """How many times brokers were started so far."""
+
+    @property
+    def removed(self) -> Collection[int]:
+        """Node ids of brokers that will not return."""
 
     def home_of(self, name: str) -> HomeBroker:
         """Return the broker that a client or a group of this name belongs to."""

@@ -8,7 +8,7 @@ cluster has to notice it. The end of a fault does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ COMPLETE_S = SESSION_S + 2.0
 
 @dataclass(slots=True)
 class _Partition:
+    replicas: frozenset[int]
     acked_at: float
     complete: set[int]
     """Brokers that have every acknowledged record."""
@@ -38,21 +39,21 @@ class Availability:
     """The watched partitions of a world. All times are seconds of the loop.
 
     Args:
-        places: the partitions, each with a replica on every broker.
-        state: the brokers at the time `now`, at which all records are everywhere.
+        state: the brokers at the time `now`, all of which are sound.
     """
 
-    def __init__(
-        self, findings: Findings, places: Iterable[Place], state: Soundness, now: float
-    ) -> None:
+    def __init__(self, findings: Findings, state: Soundness, now: float) -> None:
         self._findings = findings
         self._state = state
         self._now = now
         self._worse_at = now
         self._pair_since = dict.fromkeys(state.pairs, now - 2 * COMPLETE_S)
         self._untouched_since = dict.fromkeys(state.untouched, now - 2 * COMPLETE_S)
-        brokers = range(1, len(state.runs) + 1)
-        self._partitions = {place: _Partition(now, set(brokers)) for place in places}
+        self._partitions: dict[Place, _Partition] = {}
+
+    def watch(self, place: Place, replicas: Iterable[int]) -> None:
+        """Watch a new partition, which is empty."""
+        self._partitions[place] = _Partition(frozenset(replicas), self._now, set(replicas))
 
     def acknowledged(self, place: Place) -> None:
         """Note an acknowledgement at the time of the last `observe`.
@@ -68,11 +69,7 @@ class Availability:
         before, self._state, self._now = self._state, state, now
         if state.is_worse_than(before):
             self._worse_at = now
-        restarted = {
-            number
-            for number, starts in enumerate(zip(before.runs, state.runs, strict=True), 1)
-            if starts[0] != starts[1]
-        }
+        restarted = state.restarted_since(before)
         kept = {pair for pair in state.pairs if restarted.isdisjoint(pair)}
         self._pair_since = _since(self._pair_since, kept, state.pairs, now)
         self._untouched_since = _since(
@@ -97,8 +94,8 @@ class Availability:
         if len(self._untouched_since) == len(self._state.runs) and all(
             self.able_s(node_id) > COMPLETE_S for node_id in self._untouched_since
         ):
-            partition.complete.update(self._untouched_since)
-        for pair, since in self._pair_since.items():
+            partition.complete |= partition.replicas & self._untouched_since.keys()
+        for pair, since in self._pairs_of(partition):
             if self._now - since > COMPLETE_S and not partition.complete.isdisjoint(pair):
                 partition.complete.update(
                     node_id for node_id in pair if self.able_s(node_id) > COMPLETE_S
@@ -107,10 +104,16 @@ class Availability:
     def _oblige(self, partition: _Partition) -> None:
         partition.obliged_at = {
             pair: partition.obliged_at.get(pair, self._now)
-            for pair, since in self._pair_since.items()
+            for pair, since in self._pairs_of(partition)
             if partition.obliged_at.get(pair, -1.0) >= since
             or (self._now - since > COMPLETE_S and not partition.complete.isdisjoint(pair))
         }
+
+    def _pairs_of(self, partition: _Partition) -> Iterator[tuple[Pair, float]]:
+        """Yield pairs of replicas, and since when each is one."""
+        for pair, since in self._pair_since.items():
+            if partition.replicas.issuperset(pair):
+                yield pair, since
 
     def _check(self, place: Place, partition: _Partition) -> None:
         for pair, obliged_at in partition.obliged_at.items():

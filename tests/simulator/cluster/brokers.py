@@ -11,6 +11,7 @@ from simulator.cluster.routing import RoutedConnection
 from simulator.engine.process import Process
 from simulator.engine.simulator import Simulator
 from simulator.network.network import Network
+from simulator.network.sockets import Address
 
 HOME = "cluster"
 
@@ -32,18 +33,33 @@ class ClusterBrokers:
     name = HOME
     suffix = ""
 
-    def __init__(self, simulator: Simulator, hosts: Sequence[BrokerHost]) -> None:
+    def __init__(self, simulator: Simulator, hosts: list[BrokerHost]) -> None:
         self._simulator = simulator
         self.hosts = hosts
+        self.removed: set[int] = set()
+        """Node ids of brokers that will not return."""
         self.clock = Clocks(hosts)
+        self.addresses: dict[int, Address] = {}
+        """Of all brokers there have been."""
+        self._starts_of_removed = 0
+
+    def add(self, host: BrokerHost) -> None:
+        """Add a broker."""
+        self.hosts.append(host)
+        self.addresses[host.node_id] = host.address
+
+    def remove(self, host: BrokerHost) -> None:
+        """Remove a broker that will not return; clients may still try to reach it."""
+        self.hosts.remove(host)
+        self.removed.add(host.node_id)
+        self._starts_of_removed += host.starts
 
     def connect(
         self, network: Network, process: Process, on_late: Callable[[str, float], None]
     ) -> RoutedConnection:
         """Return a client's connections to all brokers."""
-        addresses = {host.node_id: host.address for host in self.hosts}
         rng = self._simulator.random_stream(f"{process.host} routes")
-        return RoutedConnection(network, process, addresses, rng, on_late)
+        return RoutedConnection(network, process, self.addresses, rng, on_late)
 
     @property
     def thread_s_max(self) -> float:
@@ -52,7 +68,7 @@ class ClusterBrokers:
     @property
     def starts(self) -> int:
         """How many times brokers were started so far."""
-        return sum(host.starts for host in self.hosts)
+        return self._starts_of_removed + sum(host.starts for host in self.hosts)
 
     def home_of(self, name: str) -> ClusterBrokers:
         """Return the cluster: it has no part that a name belongs to."""

@@ -18,6 +18,7 @@ from lakelog.metadata.failover import PartitionImage
 from lakelog.protocol.write_txn_markers import API as WRITE_TXN_MARKERS
 from simulator.brokers.host import BrokerHost
 from simulator.cluster.ensemble import STORE
+from simulator.cluster.late_bytes import LateBytes, sent_between
 from simulator.cluster.plan import OUTLIVED, SESSION_S
 from simulator.cluster.scene import LAG_S_MAX, Scene, controls
 from simulator.faults.broker_faults import Injector
@@ -102,33 +103,22 @@ class ControlSchedules(Scene):
     async def _outlived_requests(self) -> None:
         """Kill a broker, and deliver its last requests to another one when it is gone or back."""
         host, other = self._rng.sample(list(self._hosts), 2)
-        late: dict[SimulatedSocket, None] = {}
-
-        def is_late(source: SimulatedSocket, portion: Portion) -> bool:
-            ends = source.process, source.other.process
-            if ends != (host.process, other.process) or not isinstance(portion, bytes):
-                return False
-            late[source] = None
-            return True
-
-        self._network.delays.append(is_late)
-        if self._rng.random() < 0.5:
-            # Its registration and its first heartbeats are among them.
-            host.kill()
-            starting = asyncio.ensure_future(host.start())
-            await asyncio.sleep(self._rng.random() * 2)
-            host.kill()
-            await starting
-        else:
-            await asyncio.sleep(self._rng.random())
-            host.kill()
-        self._network.delays.remove(is_late)
+        with LateBytes(self._network, sent_between(host, other)) as late:
+            if self._rng.random() < 0.5:
+                # Its registration and its first heartbeats are among them.
+                host.kill()
+                starting = asyncio.ensure_future(host.start())
+                await asyncio.sleep(self._rng.random() * 2)
+                host.kill()
+                await starting
+            else:
+                await asyncio.sleep(self._rng.random())
+                host.kill()
         await asyncio.sleep(self._rng.random() * SESSION_S * 1.5)
         if self._rng.random() < 0.5:
             await host.bring_back()
             await asyncio.sleep(self._rng.random() * 2)
-        for source in late:
-            self._network.release(source)
+        late.release()
         await asyncio.sleep(self._rng.random() * SESSION_S)
         await host.bring_back()
 
@@ -160,26 +150,23 @@ class ControlSchedules(Scene):
 
     async def _late_marker(self) -> None:
         """Deliver a marker after its repetition, amid the next transaction of its producer."""
-        late: list[tuple[SimulatedSocket, BrokerHost, set[Owed]]] = []
+        found: list[tuple[BrokerHost, set[Owed]]] = []
 
-        def is_late(source: SimulatedSocket, portion: Portion) -> bool:
-            if late or not _has_markers(portion):
+        def is_first(source: SimulatedSocket, portion: Portion) -> bool:
+            if found or not _has_markers(portion):
                 return False
             ends = source.process, source.other.process
             host, leader = (self._host_of(process) for process in ends)
-            owed = self._owed(host, leader) if host is not None and leader is not None else None
-            if leader is None or not owed:
-                return False
-            late.append((source, leader, owed))
-            return True
+            if host is not None and leader is not None and (owed := self._owed(host, leader)):
+                found.append((leader, owed))
+            return bool(found)
 
-        self._network.delays.append(is_late)
-        await self._wait_for(lambda: bool(late), _OWED_S_MAX)
-        self._network.delays.remove(is_late)
-        for source, leader, owed in late:
-            self._network.give_up(source)
+        with LateBytes(self._network, is_first) as late:
+            await self._wait_for(lambda: bool(late), _OWED_S_MAX)
+        for leader, owed in found:
+            late.give_up()
             await self._wait_for(partial(_has_begun_again, leader, owed), _BEGUN_S_MAX)
-            self._network.release(source)
+            late.release()
 
     def _owed(self, host: BrokerHost, leader: BrokerHost) -> set[Owed]:
         """Return the markers that a coordinator has to write to another broker."""
@@ -208,8 +195,9 @@ class ControlSchedules(Scene):
             self._network.mend(ways)
             return
         topic_id, state = found
-        first = self._hosts[state.leader - 1]
-        first.kill()
+        first = self._host(state.leader)
+        if first is not None:
+            first.kill()
 
         def leads() -> bool:
             present = self._image().partition(topic_id, state.partition)
@@ -220,7 +208,7 @@ class ControlSchedules(Scene):
         if self._rng.random() < 0.5:
             host.kill()
         self._network.mend(ways)
-        await self._come_back([first, host])
+        await self._come_back([host] if first is None else [first, host])
 
     def _unheard(self, host: BrokerHost) -> tuple[bytes, PartitionImage] | None:
         """Return a partition that a broker may lead next, and has not heard of."""

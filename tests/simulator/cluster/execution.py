@@ -28,7 +28,7 @@ class _ClusterExecution(Execution):
         self._cluster = world
         self._brokers, self._observer = world.brokers, world.observer
         self._workloads = Workloads(world.context, world.brokers)
-        self._pulse = Pulse(world.context, world.hosts, lambda: world.image.fenced)
+        self._pulse = Pulse(world.context, world.brokers, lambda: world.image)
 
     async def _start(self) -> None:
         await asyncio.gather(*(host.start() for host in self._hosts))

@@ -8,7 +8,6 @@ run continues.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from lakelog.cli.commands.cluster import health_of
@@ -17,7 +16,7 @@ from lakelog.client.cluster import Cluster
 from lakelog.client.errors import UnreachableError
 from lakelog.protocol.api import api_for
 from lakelog.wire.schema import Message
-from simulator.network.connection import ClientConnection, NoResponse
+from simulator.network.connection import Connections, NoResponse
 
 R = TypeVar("R", bound=Message)
 
@@ -63,10 +62,10 @@ class _KnownAdmin(Admin):
         self._cluster = cluster
 
 
-async def ask_health(node_id: int, connections: Mapping[int, ClientConnection]) -> dict[str, Any]:
+async def ask_health(node_id: int, connections: Connections) -> dict[str, Any]:
     """Return the JSON of the command with one broker as its bootstrap server.
 
-    connections: to all brokers, by node id. Raises `KafkaError` if that broker does not answer.
+    connections: to all brokers. Raises `KafkaError` if that broker does not answer.
     """
     cluster = _KnownResponses(node_id)
     while True:
@@ -77,5 +76,5 @@ async def ask_health(node_id: int, connections: Mapping[int, ClientConnection]) 
             version = api_for(type(request)).max_version
             response: Message | None = None
             with contextlib.suppress(NoResponse):
-                response = await connections[asked].call(request, version, _TIMEOUT_S)
+                response = await connections.to(asked).call(request, version, _TIMEOUT_S)
             cluster.known[asked, repr(request)] = response

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from hashlib import blake2b
 
 from lakelog.metadata.failover import PartitionImage
@@ -28,6 +28,8 @@ class ImageHistory:
         self._leader_of = leader_of
         self._digests: dict[int, bytes] = {}
         self.newest = MetadataImage()
+        self.removed: Set[int] = frozenset()
+        """Node ids of brokers that will not return."""
 
     def note(self, broker: str, image: MetadataImage) -> None:
         """Check an image that a broker has now."""
@@ -43,12 +45,15 @@ class ImageHistory:
 
     @property
     def lacking(self) -> list[str]:
-        """Partitions of the newest image with a replica that is not in sync, and their ISRs."""
+        """Partitions of the newest image with a replica that is not in sync, and their ISRs.
+
+        Replicas on removed brokers do not count.
+        """
         return [
             f"{topic.name}-{state.partition}: {state.isr} of {state.replicas}"
             for topic in self._topics()
             for _, state in sorted(topic.partitions.items())
-            if set(state.isr) != set(state.replicas) or state.leader < 0
+            if set(state.isr) != set(state.replicas) - self.removed or state.leader < 0
         ]
 
     def _topics(self) -> list[TopicImage]:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from pathlib import Path
 
 from doubles.disk_faults import Operation, kind_of
-from simulator.brokers.host import DATA, BrokerHost
 from simulator.cluster.plan import SESSION_S
 from simulator.cluster.scene import Scene
 from simulator.faults.broker_faults import Injector
+from simulator.faults.derived_files import derived_files, flip_in_one
 
-_DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
-"""Files that a broker rebuilds from its logs."""
 _OPERATIONS: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
 _FREE_BYTES_MAX = 2_000
 _THREAD_S = 2.0
@@ -79,17 +76,5 @@ class MachineFaults(Scene):
         """Kill a broker, and flip one bit of a file that it can rebuild."""
         host = self._faults.some_broker()
         host.kill()
-        self._flip(host)
+        flip_in_one(host, derived_files(host), self._rng)
         await self._come_back([host])
-
-    def _flip(self, host: BrokerHost) -> None:
-        found: list[Path] = []
-        for name in sorted(host.disk.list(DATA)):
-            folder = DATA / name
-            if host.disk.is_dir(folder):
-                files = [folder / entry for entry in sorted(host.disk.list(folder))]
-                found += [path for path in files if path.name.endswith(_DERIVED)]
-        found = [path for path in found if host.disk.size(path)]
-        if found:
-            path = self._rng.choice(found)
-            host.disk.flip(path, self._rng.randrange(8 * host.disk.size(path)))

@@ -17,8 +17,18 @@ from simulator.brokers.host import BrokerHost
 from simulator.clients.pool import ClientPool
 from simulator.cluster.control_schedules import ControlSchedules
 from simulator.cluster.ensemble import STORE
+from simulator.cluster.late_bytes import LateBytes, sent_between
 from simulator.cluster.machine_faults import MachineFaults
-from simulator.cluster.plan import DEATHS, FAULTS, OF_MACHINES, SESSION_S, SURVIVABLE, ClusterPlan
+from simulator.cluster.member_changes import MemberChanges, Members
+from simulator.cluster.plan import (
+    DEATHS,
+    FAULTS,
+    OF_MACHINES,
+    OF_MEMBERS,
+    SESSION_S,
+    SURVIVABLE,
+    ClusterPlan,
+)
 from simulator.cluster.reign_schedules import ReignSchedules
 from simulator.cluster.schedules import Schedules
 from simulator.conditions import Conditions
@@ -26,23 +36,18 @@ from simulator.engine.simulator import Simulator
 from simulator.faults.broker_faults import BrokerFaults, Injector
 from simulator.faults.injections import Injections
 from simulator.network.network import Network
-from simulator.network.sockets import Portion, SimulatedSocket
 from waiting import EventTimeoutError, until
 
 _IN_A_TRANSACTION = 0.5
 """Chance that the controller dies between the entries of one change."""
 
 
-class Cluster(Protocol):
-    """The disks of a cluster, its metadata, and whether partitions can do without a disk."""
+class Cluster(Members, Protocol):
+    """The disks and the brokers of a cluster, and its metadata."""
 
     @property
     def image(self) -> MetadataImage:
         """The newest metadata image of any broker."""
-
-    @property
-    def is_healed(self) -> bool:
-        """Whether all brokers run, and every ISR is complete."""
 
     def crash_shared(self) -> None:
         """Lose the unsynced bytes of the brokers' common disk; no process runs."""
@@ -98,20 +103,25 @@ class ClusterNemesis:
             "cut clients": self._cut_clients,
             "late requests": self._late_requests,
         }
-        injectors = self._faults.injectors | own | schedules
+        members = MemberChanges(cluster, hosts, conditions, self._rng)
+        injectors = self._faults.injectors | own | schedules | members.injectors
         # In the order of the plan's list: a choice among them then depends on the plan alone.
         self._names = [name for name in FAULTS if name in plan.faults]
-        self._injections = Injections(simulator, conditions, self._rng, injectors)
+        self._injections = Injections(
+            simulator, conditions, self._rng, injectors, harmless=OF_MEMBERS
+        )
 
     async def run(self) -> None:
         """Inject faults for the plan's time; if the plan kills brokers, until one has died."""
         end = self._simulator.loop.time() + self._plan.seconds
         deadly = [name for name in self._names if name in (*DEATHS, *SURVIVABLE)]
         of_machines = [name for name in self._names if name in OF_MACHINES]
-        others = [name for name in self._names if name not in (*deadly, *of_machines)]
-        # Three sequences of faults: a cut or a full disk may go with a death. A schedule is alone
-        # with those: with other deaths its situation would not arise.
-        await asyncio.gather(*(self._inject(names, end) for names in (deadly, others, of_machines)))
+        of_members = [name for name in self._names if name in OF_MEMBERS]
+        others = [name for name in self._names if name not in (*deadly, *of_machines, *of_members)]
+        # Sequences of faults beside each other: a cut or a full disk may go with a death. A
+        # schedule is alone with those: with other deaths its situation would not arise.
+        sequences = deadly, others, of_machines, of_members
+        await asyncio.gather(*(self._inject(names, end) for names in sequences))
 
     async def _inject(self, names: list[str], end: float) -> None:
         if names:
@@ -162,7 +172,7 @@ class ClusterNemesis:
 
     async def _power_of_all(self) -> None:
         await self._faults.await_acknowledgement()
-        await self._without_power(self._hosts, and_then=self._cluster.crash_shared)
+        await self._without_power(list(self._hosts), and_then=self._cluster.crash_shared)
 
     async def _without_power(
         self, hosts: Sequence[BrokerHost], and_then: Callable[[], object] = tuple
@@ -217,23 +227,11 @@ class ClusterNemesis:
     async def _late_requests(self) -> None:
         """Have a broker give up its connections to another one, which gets the requests later."""
         host, other = self._rng.sample(list(self._hosts), 2)
-        late: dict[SimulatedSocket, None] = {}
-
-        def is_late(source: SimulatedSocket, portion: Portion) -> bool:
-            ends = source.process, source.other.process
-            if ends != (host.process, other.process) or not isinstance(portion, bytes):
-                return False
-            late[source] = None
-            return True
-
-        self._network.delays.append(is_late)
-        await asyncio.sleep(self._rng.random())
-        self._network.delays.remove(is_late)
-        for source in late:
-            self._network.give_up(source)
+        with LateBytes(self._network, sent_between(host, other)) as late:
+            await asyncio.sleep(self._rng.random())
+        late.give_up()
         await asyncio.sleep(self._rng.random() * SESSION_S)
-        for source in late:
-            self._network.release(source)
+        late.release()
 
     async def _cut(self, pairs: list[tuple[str, str]]) -> None:
         """Cut pairs of hosts in both directions, or in one of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.coordinator.transaction.hanging import Owner
@@ -57,9 +57,10 @@ class ClusterObserver:
         """The number of disk operations when the stored batches were last checked, by node id."""
         self._compared_at: dict[int, float] = {}
 
-    def watch(self, hosts: Sequence[BrokerHost]) -> None:
-        """Observe these brokers."""
+    def watch(self, hosts: Sequence[BrokerHost], removed: Set[int]) -> None:
+        """Observe these brokers, which may change. `removed` brokers need not be in sync."""
         self._hosts = hosts
+        self.images.removed = removed
 
     def on_started(self, host: BrokerHost) -> None:
         self._simulator.trace("started", host.name, host.disk.steps)

@@ -10,6 +10,7 @@ from simulator.plan import CLUSTER_DEATHS, Plan
 from simulator.plan import DEATHS as ALONE_DEATHS
 
 BROKERS = 3
+BROKERS_MAX = 5
 SESSION_S = 3.0
 """The session timeout of brokers."""
 ENTRIES_KEPT = 1
@@ -40,6 +41,12 @@ LATE_MARKER = "late marker"
 LATE_REQUESTS = "late requests"
 LATE_ISR = "late ISR"
 OUTLIVED = "outlived requests"
+NEW_BROKER = "new broker"
+REMOVED_BROKER = "removed broker"
+OF_MEMBERS = (NEW_BROKER, REMOVED_BROKER)
+"""The faults of `member_changes.py`."""
+GROWTH = "growth"
+"""A workload that puts replicas on new brokers."""
 OF_MACHINES = ("disk full", "disk error", "slow recovery", "flipped bit")
 """The faults of `machine_faults.py`."""
 SILENT = "silent successor"
@@ -73,8 +80,19 @@ FAULTS = (
     MUTE,
     *OF_MACHINES,
     *SURVIVABLE,
+    *OF_MEMBERS,
 )
-_SELDOM = (SILENT, *OF_REIGNS, LATE_MARKER, LATE_REQUESTS, LATE_ISR, OUTLIVED, MUTE, *OF_MACHINES)
+_SELDOM = (
+    SILENT,
+    *OF_REIGNS,
+    LATE_MARKER,
+    LATE_REQUESTS,
+    LATE_ISR,
+    OUTLIVED,
+    MUTE,
+    *OF_MACHINES,
+    *OF_MEMBERS,
+)
 _DRAWN = tuple(name for name in FAULTS if name not in _SELDOM)
 _BLACKOUT = "power of all"
 """After it a replica is eligible to lead only with `durability=fsync` (KIP-966)."""
@@ -95,6 +113,8 @@ class ClusterPlan(Plan):
     """A plan of several brokers with one metadata store."""
 
     replicas: int = BROKERS
+    brokers: int = BROKERS
+    """At the begin of the world."""
     store: str = "zookeeper"
     entry_bytes_max: int = SMALL_ENTRY_BYTES
 
@@ -127,6 +147,9 @@ LATER_WORKLOADS = (
 """Workloads with their chances, which go with any of `WORKLOADS`."""
 _LAST_FAULTS = (("disk error", 0.1), (LATE_ANSWER, 0.1))
 """Names with their chances."""
+_GROWS = 0.2
+_SHRINKS = 0.6
+"""Of the plans that grow."""
 
 
 def cluster_plan_of(seed: int) -> ClusterPlan:
@@ -176,3 +199,8 @@ def _add_later_parts(plan: ClusterPlan, rng: random.Random) -> None:
     plan.faults |= {name for name, chance in _LATER_FAULTS if rng.random() < chance}
     plan.workloads |= {name for name, chance in LATER_WORKLOADS if rng.random() < chance}
     plan.faults |= {name for name, chance in _LAST_FAULTS if rng.random() < chance}
+    if rng.random() < _GROWS:
+        plan.workloads |= {GROWTH}
+        plan.faults |= {NEW_BROKER}
+        if rng.random() < _SHRINKS:
+            plan.faults |= {REMOVED_BROKER}

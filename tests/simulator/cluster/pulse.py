@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from lakelog.base.errors import KafkaError
+from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from simulator.brokers.host import BrokerHost
@@ -18,12 +19,13 @@ from simulator.checkers.observations import Place
 from simulator.clients.client import Client
 from simulator.clients.context import ClientContext
 from simulator.clients.producers.batches import batch_of
-from simulator.clients.topics import create_topic
+from simulator.clients.topics import add_partitions, create_topic
 from simulator.cluster.availability import SILENCE_S_MAX, Availability
+from simulator.cluster.brokers import ClusterBrokers
 from simulator.cluster.health import ask_health
 from simulator.cluster.shown import Shown
 from simulator.cluster.soundness import are_joined, soundness_of
-from simulator.network.connection import ClientConnection, NoResponse
+from simulator.network.connection import Connections, NoResponse
 
 TOPIC = "pulse"
 MIN_ISR = 2
@@ -38,53 +40,79 @@ class Pulse(Client):
     """Writes to the partitions of its own topic, and asks brokers for their state.
 
     Args:
-        fenced: returns the fenced brokers by the newest metadata.
+        brokers: the brokers of the cluster, to which more may come.
+        image: returns the newest metadata image of any broker.
     """
 
     def __init__(
         self,
         context: ClientContext,
-        hosts: Sequence[BrokerHost],
-        fenced: Callable[[], Collection[int]],
+        brokers: ClusterBrokers,
+        image: Callable[[], MetadataImage],
     ) -> None:
         super().__init__(context, TOPIC)
-        self._hosts = hosts
-        self._places: list[Place] = [(TOPIC, index) for index in range(len(hosts) - 1)]
+        self._brokers = brokers
+        self._hosts = brokers.hosts
+        self._image = image
+        self._places: list[Place] = []
         self._connections = self._connect_all()
+        self._beating: set[int] = set()
+        """Node ids of brokers that this client writes through."""
+        self._spreading = asyncio.Lock()
         self._health: dict[int, asyncio.Task[None]] = {}
         """Tasks that ask a broker for the health of the cluster, by node id."""
         self.availability: Availability | None = None
         self._blind_at = float("-inf")
         """When a schedule last kept this client from a broker: some other client may write."""
-        self._shown = Shown(self.findings, hosts, MIN_ISR, fenced)
+        self._shown = Shown(self.findings, self._hosts, MIN_ISR, lambda: image().fenced)
 
-    def _connect_all(self) -> dict[int, ClientConnection]:
-        """Return a connection to each broker, by node id."""
-        return {
-            host.node_id: ClientConnection(self.context.network, self.process, host.address)
-            for host in self._hosts
-        }
+    def _connect_all(self) -> Connections:
+        return Connections(self.context.network, self.process, self._brokers.addresses)
 
     async def create(self) -> None:
         """Create the topic, before the faults."""
         settings = {"min.insync.replicas": str(MIN_ISR)}
-        await create_topic(self, TOPIC, len(self._places), settings)
+        await create_topic(self, TOPIC, len(self._hosts) - 1, settings)
 
     async def run(self) -> None:
         state = soundness_of(self._hosts, self.context.network, self.name)
-        self.availability = Availability(self.findings, self._places, state, self.now)
+        self.availability = Availability(self.findings, state, self.now)
+        founders = list(self._hosts)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch())
-            for host in self._hosts:
-                tasks.create_task(self._beat(host, tasks))
-        for connection in self._connections.values():
-            connection.close()
+            while not self.conditions.is_ending:
+                self._watch_partitions(self.availability)
+                for host in self._hosts:
+                    if host.node_id not in self._beating:
+                        self._beating.add(host.node_id)
+                        tasks.create_task(self._beat(host, tasks))
+                        if host not in founders:
+                            tasks.create_task(self._spread_to(host, founders))
+                self._observe()
+                self._shown.see_brokers(self.now)
+                await asyncio.sleep(_OBSERVED_EVERY_S)
+        self._connections.close()
 
-    async def _watch(self) -> None:
-        while not self.conditions.is_ending:
-            self._observe()
-            self._shown.see_brokers(self.now)
-            await asyncio.sleep(_OBSERVED_EVERY_S)
+    def _watch_partitions(self, availability: Availability) -> None:
+        """Watch new partitions of the topic, which exist as soon as one broker knows them."""
+        topic = self._image().topic(TOPIC)
+        for index, partition in sorted(topic.partitions.items()) if topic is not None else ():
+            place = TOPIC, index
+            if place not in self._places:
+                self._places.append(place)
+                availability.watch(place, partition.replicas)
+
+    async def _spread_to(self, host: BrokerHost, founders: Sequence[BrokerHost]) -> None:
+        """Add a partition with a replica on a new broker, which often leads it."""
+        count = self.context.plan.replicas
+        others = self.rng.sample([each.node_id for each in founders], count - 1)
+        replicas = self.rng.sample([host.node_id, *others], count)
+        async with self._spreading:
+            partitions = len(self._places) + 1
+            while not (self.conditions.is_ending or host.is_removed):
+                if await add_partitions(self, TOPIC, partitions, [replicas]):
+                    self.findings.counts["partitions on new brokers"] += 1
+                    return
+                await self.pause(0.1, 0.5)
 
     def _observe(self) -> Availability:
         assert self.availability is not None
@@ -97,7 +125,7 @@ class Pulse(Client):
 
     async def _beat(self, host: BrokerHost, tasks: asyncio.TaskGroup) -> None:
         """Write through one broker, as far as it leads, and judge its word on the partitions."""
-        while not self.conditions.is_ending:
+        while not (self.conditions.is_ending or host.is_removed):
             with contextlib.suppress(NoResponse):
                 await self._write(host)
                 if any(map(self._is_silent, self._places)):
@@ -119,7 +147,7 @@ class Pulse(Client):
             timeout_ms=int(_TIMEOUT_S * 500),
             topic_data=[TopicProduceData(name=TOPIC, partition_data=batches)],
         )
-        connection = self._connections[host.node_id]
+        connection = self._connections.to(host.node_id)
         response = await connection.call(request, _VERSION, _TIMEOUT_S)
         for answer in response.responses[0].partition_responses:
             if answer.error_code == 0:
@@ -137,12 +165,14 @@ class Pulse(Client):
         """Check that a broker which no fault touches shows that partitions cannot be written."""
         topic = MetadataRequestTopic(name=TOPIC)
         request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
-        connection = self._connections[host.node_id]
+        connection = self._connections.to(host.node_id)
         response = await connection.call(request, _METADATA_VERSION, _TIMEOUT_S)
         availability = self._observe()
         untouched_s = self._untouched_s(host)
         for row in response.topics[0].partitions:
             place = TOPIC, row.partition_index
+            if place not in self._places:
+                continue
             if untouched_s > SILENCE_S_MAX and self._is_silent(place):
                 silent_s = availability.silent_s(place)
                 self._shown.see_partition(host, place, row, silent_s, self.now)
@@ -168,5 +198,4 @@ class Pulse(Client):
                         self._shown.see_health(host, place, health, silent_s, self.now)
             await asyncio.sleep(_PERIOD_S)
         del self._health[host.node_id]
-        for connection in connections.values():
-            connection.close()
+        connections.close()

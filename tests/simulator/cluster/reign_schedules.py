@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from lakelog.protocol.fetch import API as FETCH
 from simulator.brokers.host import BrokerHost
+from simulator.cluster.late_bytes import LateBytes
 from simulator.cluster.plan import LATE_ANSWER, SESSION_S
 from simulator.cluster.pulse import TOPIC as PULSE
 from simulator.cluster.scene import Scene, controls
@@ -38,23 +39,18 @@ class _Roles(NamedTuple):
     last: BrokerHost
 
 
-class _LateAnswers:
-    """The connections on which a leader answers the fetches of a follower."""
+class _Answers:
+    """Chooses the answers of a leader to the fetches of a follower, from the next one on."""
 
     def __init__(self, leader: BrokerHost, follower: BrokerHost) -> None:
         self._ends = leader.process, follower.process
         self._asked: set[SimulatedSocket] = set()
-        self.held: list[SimulatedSocket] = []
 
-    def is_late(self, source: SimulatedSocket, portion: Portion) -> bool:
-        """Return whether this end's bytes wait, as `Network.delays` asks."""
+    def __call__(self, source: SimulatedSocket, portion: Portion) -> bool:
         ends = source.process, source.other.process
         if ends == self._ends[::-1] and _is_fetch(portion):
             self._asked.add(source.other)
-        if ends != self._ends or source not in self._asked:
-            return False
-        self.held.append(source)
-        return True
+        return ends == self._ends and source in self._asked
 
 
 class ReignSchedules(Scene):
@@ -108,11 +104,10 @@ class ReignSchedules(Scene):
         process = leader.process
         asking = [(last.name, leader.name)]
         self._cut([*_both(leader, heir), *asking])
-        late = self._hold_fetched(leader, last)
-        await asyncio.sleep(_FAR_AHEAD_S)
-        self._network.mend(asking)
-        await asyncio.sleep(_ANSWERED_S)
-        self._network.delays.remove(late.is_late)
+        with LateBytes(self._network, _Answers(leader, last)) as late:
+            await asyncio.sleep(_FAR_AHEAD_S)
+            self._network.mend(asking)
+            await asyncio.sleep(_ANSWERED_S)
         leader.pause()
         self._network.mend(_both(leader, heir))
         await self._wait_for(lambda: self._leads(roles, heir), 2 * SESSION_S)
@@ -127,15 +122,8 @@ class ReignSchedules(Scene):
             leader.resume()
         await self._wait_for(lambda: self._leads(roles, leader), 2 * SESSION_S)
         await self._wait_for(lambda: self._has_heard(last), SESSION_S)
-        for source in late.held:
-            self._network.release(source)
+        late.release()
         self._network.mend(to_clients)
-
-    def _hold_fetched(self, leader: BrokerHost, follower: BrokerHost) -> _LateAnswers:
-        """Have answers to fetches wait for `release` from the next one on."""
-        late = _LateAnswers(leader, follower)
-        self._network.delays.append(late.is_late)
-        return late
 
     async def _two_elections(self) -> None:
         """Have a follower that is behind lead alone for a moment, and return to a longer log."""
@@ -182,7 +170,7 @@ class ReignSchedules(Scene):
                 is_whole = set(state.isr) == set(state.replicas)
                 if not is_whole or state.leader != state.replicas[0]:
                     continue
-                hosts = [self._hosts[node_id - 1] for node_id in state.replicas]
+                hosts = [host for each in state.replicas if (host := self._host(each)) is not None]
                 if len(hosts) == 3 and (controls(hosts[1]) or not heir_controls):
                     found.append(_Roles(topic.topic_id, state.partition, *hosts))
         # Others may have no writes at the time.

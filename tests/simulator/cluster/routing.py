@@ -38,7 +38,7 @@ from lakelog.protocol.sync_group import SyncGroupRequest
 from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from lakelog.server.requests.error_codes import codes_in
 from simulator.engine.process import Process
-from simulator.network.connection import PATIENCE_S, ClientConnection, NoResponse
+from simulator.network.connection import PATIENCE_S, Connections, NoResponse
 from simulator.network.network import Network
 from simulator.network.sockets import Address
 
@@ -151,7 +151,7 @@ class RoutedConnection:
     """The connections of one client to a cluster.
 
     Args:
-        brokers: the address of each broker by node id.
+        brokers: the address of each broker by node id; more may come.
     """
 
     def __init__(
@@ -164,14 +164,9 @@ class RoutedConnection:
     ) -> None:
         self._loop = network.loop
         self._rng = rng
-        self._connections = {
-            node_id: ClientConnection(network, process, address, on_late)
-            for node_id, address in brokers.items()
-        }
-        self._look_ups = {
-            node_id: ClientConnection(network, process, address)
-            for node_id, address in brokers.items()
-        }
+        self._brokers = brokers
+        self._connections = Connections(network, process, brokers, on_late)
+        self._look_ups = Connections(network, process, brokers)
         self._known: dict[Route, int] = {}
         self._resolving = asyncio.Lock()
 
@@ -180,7 +175,7 @@ class RoutedConnection:
         route = route_of(message)
         node_id = await self._receiver(route, self._loop.time() + PATIENCE_S)
         try:
-            answer = await self._connections[node_id].call(message, version, timeout_s)
+            answer = await self._connections.to(node_id).call(message, version, timeout_s)
         except NoResponse:
             self._forget(route, node_id)
             raise
@@ -194,11 +189,11 @@ class RoutedConnection:
         node_id = await self._receiver(route, self._loop.time() + PATIENCE_S)
         # Without responses only time reveals another leader.
         self._forget(route, node_id)
-        await self._connections[node_id].cast(message, version)
+        await self._connections.to(node_id).cast(message, version)
 
     def close(self) -> None:
-        for connection in (*self._connections.values(), *self._look_ups.values()):
-            connection.close()
+        self._connections.close()
+        self._look_ups.close()
 
     def _forget(self, route: Route, node_id: int) -> None:
         if self._known.get(route) == node_id:
@@ -222,10 +217,10 @@ class RoutedConnection:
 
     async def _ask(self, route: Route) -> int | None:
         """Ask some broker for the receiver; return None if it does not know it."""
-        node_id = self._rng.choice(sorted(self._look_ups))
+        node_id = self._rng.choice(sorted(self._brokers))
         if route is None:
             return node_id
-        look_up = self._look_ups[node_id]
+        look_up = self._look_ups.to(node_id)
         try:
             if isinstance(route, LeaderOf):
                 return _leader_in(await look_up.call(_metadata_of(route), 9, _LOOK_UP_S), route)

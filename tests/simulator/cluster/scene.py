@@ -70,17 +70,18 @@ class Scene:
     def _some_follower(self) -> tuple[PartitionImage, bytes, BrokerHost, BrokerHost] | None:
         """Return a partition with its topic id, its leader, and an in-sync follower."""
         found = [
-            (state, topic.topic_id, state.leader, follower)
+            (state, topic.topic_id, leader, follower)
             for topic in sorted(self._image().topics, key=lambda topic: topic.name)
             for _, state in sorted(topic.partitions.items())
-            if state.leader >= 0
-            for follower in state.isr
-            if follower != state.leader
+            if (leader := self._host(state.leader)) is not None
+            for node_id in state.isr
+            if node_id != state.leader and (follower := self._host(node_id)) is not None
         ]
-        if not found:
-            return None
-        state, topic_id, leader, follower = self._rng.choice(found)
-        return state, topic_id, self._hosts[leader - 1], self._hosts[follower - 1]
+        return self._rng.choice(found) if found else None
+
+    def _host(self, node_id: int) -> BrokerHost | None:
+        """Return the broker of the cluster with this id; None for a removed one and for -1."""
+        return next((host for host in self._hosts if host.node_id == node_id), None)
 
     def _follows(self, host: BrokerHost, leader: BrokerHost) -> bool:
         """Return whether a broker is in sync with partitions of this leader."""

@@ -13,7 +13,9 @@ import asyncio
 from lakelog.protocol.alter_partition import API as ALTER_PARTITION
 from simulator.brokers.host import BrokerHost
 from simulator.cluster.ensemble import STORE
-from simulator.cluster.plan import SESSION_S
+from simulator.cluster.late_bytes import LateBytes
+from simulator.cluster.plan import BROKERS, SESSION_S
+from simulator.cluster.pulse import TOPIC as PULSE
 from simulator.cluster.scene import LAG_S_MAX, Scene, controls
 from simulator.faults.broker_faults import Injector
 from simulator.network.sockets import Portion, SimulatedSocket
@@ -133,12 +135,17 @@ class Schedules(Scene):
         """Deliver a proposal of an ISR after its repetitions, and kill all but the new member.
 
         The member is fenced before a repetition arrives, and unfenced again before the first
-        proposal does. It lacks the records that were committed in between.
+        proposal does. It lacks the records that were committed in between. If there is
+        another broker, the proposals travel through it.
         """
         found = self._leader_and_follower()
         if found is None:
             return
         topic_id, number, (leader, follower, controller) = found
+        between = [host for host in self._hosts if host not in (leader, follower, controller)]
+        if between:
+            self._network.filter(leader.name, controller.name)
+        senders = [leader, *between]
 
         def is_in_sync() -> bool:
             present = self._image().partition(topic_id, number)
@@ -146,24 +153,19 @@ class Schedules(Scene):
 
         follower.pause()
         await self._wait_for(lambda: not is_in_sync(), 2 * LAG_S_MAX)
-        late: dict[SimulatedSocket, bool] = {}
-        """Whether each connection with a late proposal is broken."""
 
-        def is_late(source: SimulatedSocket, portion: Portion) -> bool:
-            ends = source.process, source.other.process
-            if ends != (leader.process, controller.process) or not _proposes_isr(portion):
-                return False
-            late[source] = False
-            return True
+        def is_proposal(source: SimulatedSocket, portion: Portion) -> bool:
+            is_sent = source.process in [host.process for host in senders]
+            is_for_controller = source.other.process is controller.process
+            return is_sent and is_for_controller and _proposes_isr(portion, leader)
 
-        self._network.delays.append(is_late)
-        follower.resume()
-        await self._wait_for(lambda: bool(late), 2 * SESSION_S)
-        follower.pause()
-        await self._lose_proposals(late, leader, follower)
-        self._network.delays.remove(is_late)
+        with LateBytes(self._network, is_proposal) as late:
+            follower.resume()
+            await self._wait_for(lambda: bool(late), 2 * SESSION_S)
+            follower.pause()
+            await self._lose_proposals(late, leader, follower)
         # The leader repeats the last late proposal, too; the repetition arrives.
-        self._give_up(late)
+        late.give_up()
         await asyncio.sleep(_REFUSED_S)
         self._network.mend([(STORE, leader.name)])
         await asyncio.sleep(SESSION_S)  # in which records are committed without the follower
@@ -171,17 +173,23 @@ class Schedules(Scene):
         self._cut(ways)
         follower.resume()
         await self._wait_for(lambda: not self._is_fenced(follower), 2 * SESSION_S)
-        for source in late:
-            self._network.release(source)
+        late.release()
         await asyncio.sleep(self._rng.random() * 0.5)
-        leader.kill()
-        controller.kill()
+        others = [host for host in self._replicas(topic_id, number) if host is not follower]
+        for host in others:
+            host.kill()
         await asyncio.sleep(2 * SESSION_S)
         self._network.mend(ways)
-        await self._come_back([leader, controller])
+        self._network.filtered.discard((leader.name, controller.name))
+        await self._come_back(others)
+
+    def _replicas(self, topic_id: bytes, number: int) -> list[BrokerHost]:
+        state = self._image().partition(topic_id, number)
+        found = map(self._host, state.replicas if state is not None else ())
+        return [host for host in found if host is not None]
 
     async def _lose_proposals(
-        self, late: dict[SimulatedSocket, bool], leader: BrokerHost, follower: BrokerHost
+        self, late: LateBytes, leader: BrokerHost, follower: BrokerHost
     ) -> None:
         """Break each connection with a late proposal, until the follower is fenced.
 
@@ -190,37 +198,45 @@ class Schedules(Scene):
         until = self._simulator.loop.time() + 2 * SESSION_S
         deaf_at = self._simulator.loop.time() + 0.7 * SESSION_S
         while self._simulator.loop.time() < until and not self._is_fenced(follower):
-            self._give_up(late)
+            late.give_up()
             if self._has_ensemble and self._simulator.loop.time() >= deaf_at:
                 self._network.cut(STORE, leader.name)
             await asyncio.sleep(0.05)
 
-    def _give_up(self, late: dict[SimulatedSocket, bool]) -> None:
-        for source in [each for each, is_broken in late.items() if not is_broken]:
-            late[source] = True
-            self._network.give_up(source)
-
     def _leader_and_follower(
         self,
     ) -> tuple[bytes, int, tuple[BrokerHost, BrokerHost, BrokerHost]] | None:
-        """Return a partition whose replicas are in sync: its leader, a follower, the controller."""
+        """Return a partition whose replicas are in sync: its leader, a follower, the controller.
+
+        With more brokers than replicas not each one leads: the partition has writes.
+        """
         controller = next(filter(controls, self._hosts), None)
-        topics = sorted(self._image().topics, key=lambda topic: topic.name)
+        first = PULSE if len(self._hosts) > BROKERS else ""
+        topics = sorted(self._image().topics, key=lambda topic: (topic.name != first, topic.name))
         states = [(topic.topic_id, each) for topic in topics for each in topic.partitions.values()]
         for topic_id, state in states if controller is not None else ():
             others = [host for host in self._hosts if host is not controller]
             leader = next((host for host in others if host.node_id == state.leader), None)
             if leader is not None and set(state.isr) == set(state.replicas):
-                (follower,) = (host for host in others if host is not leader)
                 assert controller is not None
-                return topic_id, state.partition, (leader, follower, controller)
+                # A request for ISRs travels through the first other broker: not this one.
+                follower = max((host for host in others if host is not leader), key=_node_id)
+                if follower.node_id in state.isr:
+                    return topic_id, state.partition, (leader, follower, controller)
         return None
 
     def _is_fenced(self, host: BrokerHost) -> bool:
         return host.node_id in self._image().fenced
 
 
-def _proposes_isr(portion: Portion) -> bool:
-    """Return whether the bytes that a broker sends begin with a request for ISRs."""
-    key = ALTER_PARTITION.key.to_bytes(2, "big")
-    return isinstance(portion, bytes) and portion[4:6] == key
+def _node_id(host: BrokerHost) -> int:
+    return host.node_id
+
+
+def _proposes_isr(portion: Portion, leader: BrokerHost) -> bool:
+    """Return whether the bytes that a broker sends begin with a request of this one for ISRs."""
+    if not isinstance(portion, bytes) or portion[4:6] != ALTER_PARTITION.key.to_bytes(2, "big"):
+        return False
+    # A size, key, version and number, the name of the client, and no tagged fields (KIP-482).
+    begin = 14 + int.from_bytes(portion[12:14], "big") + 1
+    return portion[begin : begin + 4] == leader.node_id.to_bytes(4, "big")

@@ -5,7 +5,7 @@ It is read from the simulated machines and their network. No broker is asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, combinations
 from typing import NamedTuple
 
@@ -20,15 +20,19 @@ Pair = tuple[int, int]
 class Soundness(NamedTuple):
     """The brokers of a cluster at one moment, by node id."""
 
-    runs: tuple[int, ...]
-    """The number of starts of each broker."""
+    runs: Mapping[int, int]
+    """The number of starts of each broker of the cluster."""
     able: frozenset[int]
     """Brokers that run, reach the metadata store and the client, and have a disk that works.
 
     A broker in a slow recovery is not able: it may need longer than the law allows to serve.
     """
     pairs: frozenset[Pair]
-    """Pairs of able brokers that reach each other; none while the network is slow."""
+    """Pairs of able brokers that reach each other; none while the network is slow.
+
+    With brokers that both reach they are more than half of the cluster. Otherwise a controller may
+    keep its term that reaches the other half.
+    """
     untouched: frozenset[int]
     """Able brokers that reach every able broker which may commit; none while it is slow.
 
@@ -37,8 +41,17 @@ class Soundness(NamedTuple):
 
     def is_worse_than(self, before: Soundness) -> bool:
         """Return whether a broker, or a way between two, was lost since then."""
-        return not (
-            before.able <= self.able and before.pairs <= self.pairs and before.runs == self.runs
+        return bool(
+            not (before.able <= self.able and before.pairs <= self.pairs)
+            or self.restarted_since(before)
+        )
+
+    def restarted_since(self, before: Soundness) -> frozenset[int]:
+        """Return the brokers whose process has changed since then. New brokers do not count."""
+        return frozenset(
+            node_id
+            for node_id, starts in self.runs.items()
+            if starts != before.runs.get(node_id, starts)
         )
 
 
@@ -61,11 +74,19 @@ def soundness_of(hosts: Sequence[BrokerHost], network: Network, client: str) -> 
         if not network.is_slow and are_joined(network, able[one].name, able[other].name)
     )
     return Soundness(
-        tuple(host.starts for host in hosts),
+        {host.node_id: host.starts for host in hosts},
         frozenset(able),
-        pairs,
+        frozenset(pair for pair in pairs if 2 * len(_joined_by(pair, pairs)) > len(hosts)),
         frozenset() if network.is_slow else _untouched(frozenset(able), pairs),
     )
+
+
+def _joined_by(pair: Pair, pairs: frozenset[Pair]) -> frozenset[int]:
+    """Return the pair, and the brokers that both reach."""
+    first, second = (
+        frozenset(chain.from_iterable(each for each in pairs if one in each)) for one in pair
+    )
+    return first & second
 
 
 def _untouched(able: frozenset[int], pairs: frozenset[Pair]) -> frozenset[int]:
@@ -83,5 +104,7 @@ def _runs(host: BrokerHost, network: Network) -> bool:
 
 
 def are_joined(network: Network, one: str, other: str) -> bool:
-    """Return whether two hosts reach each other."""
-    return not (network.is_cut(one, other) or network.is_cut(other, one))
+    """Return whether two hosts reach each other, and either may open a connection."""
+    return not any(
+        network.is_cut(*way) or way in network.filtered for way in ((one, other), (other, one))
+    )

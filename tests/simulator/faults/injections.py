@@ -19,7 +19,7 @@ class Injections:
     """The faults of a world by their names.
 
     Args:
-        harmless: names of faults that delay no response.
+        harmless: names of faults that delay no response, or say themselves when they do.
     """
 
     def __init__(

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from doubles.disk_faults import Operation, kind_of
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
@@ -16,12 +15,10 @@ from simulator.conditions import Conditions
 from simulator.engine.simulator import Simulator
 from simulator.faults.bit_flips import BitFlips
 from simulator.faults.broker_faults import BrokerFaults
+from simulator.faults.derived_files import derived_files, flip_in_one
 from simulator.faults.injections import Injections
 from simulator.network.network import Network
 from simulator.plan import FAULTS, HARMLESS, Plan
-
-_DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
-"""Files that the broker rebuilds from the log; any bit may flip while the broker is down."""
 
 _PASSING = frozenset({".tmp", ".cleaned", ".swap", ".deleted"})
 """Suffixes of files that exist for a moment."""
@@ -95,20 +92,10 @@ class Nemesis:
 
     def _flip(self, host: BrokerHost) -> None:
         """Flip one bit of a file that the broker can rebuild."""
-        found: list[Path] = []
-        for name in host.disk.list(DATA):
-            folder = DATA / name
-            if host.disk.is_dir(folder):
-                files = [folder / entry for entry in host.disk.list(folder)]
-                found += [path for path in files if path.name.endswith(_DERIVED)]
-        found = [path for path in found if host.disk.size(path)]
-        known = DATA / KNOWN_LOGS
+        found, known = derived_files(host), DATA / KNOWN_LOGS
         if host.disk.exists(known) and self._rng.random() < _KNOWN_LOGS:
             found = [known]
-        if found:
-            path = self._rng.choice(found)
-            host.disk.flip(path, self._rng.randrange(8 * host.disk.size(path)))
-            self._simulator.faults["flipped bit"] += 1
+        self._simulator.faults["flipped bit"] += flip_in_one(host, found, self._rng)
 
     async def _partition(self) -> None:
         """Cut some clients off from a broker, in one direction or both."""

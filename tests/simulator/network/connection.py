@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakelog.protocol.api import Api, api_for
@@ -158,3 +158,36 @@ class ClientConnection:
         for _, _, future in waiting.values():
             if not future.done():
                 future.set_exception(ConnectionResetError("the connection is gone"))
+
+
+class Connections:
+    """Connections of `process` to brokers, each opened when it is first needed.
+
+    Args:
+        brokers: the address of each broker by node id; more may come.
+        on_late: as of `ClientConnection`.
+    """
+
+    def __init__(
+        self,
+        net: Network,
+        process: Process,
+        brokers: Mapping[int, Address],
+        on_late: Callable[[str, float], None] = lambda request, asked_at: None,
+    ) -> None:
+        self._net = net
+        self._process = process
+        self._brokers = brokers
+        self._on_late = on_late
+        self._open: dict[int, ClientConnection] = {}
+
+    def to(self, node_id: int) -> ClientConnection:
+        """Return the connection to a broker. Raises `KeyError` for an unknown one."""
+        if node_id not in self._open:
+            address = self._brokers[node_id]
+            self._open[node_id] = ClientConnection(self._net, self._process, address, self._on_late)
+        return self._open[node_id]
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            connection.close()

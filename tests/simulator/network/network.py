@@ -10,6 +10,7 @@ deliver late the bytes sent on it, when the sender has sent them again on anothe
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ from simulator.network.sockets import RESET, Address, Portion, SimulatedListener
 
 _FIRST_PORT = 40_000
 _DELAY_S = (0.000_1, 0.002)
+_FILTERED_S = 0.01
 _READ_S = 0.05
 """In which a process reads late bytes before it hears of the end of their connection."""
 
@@ -46,6 +48,8 @@ class Network:
         self._trace = trace
         self._listeners: dict[Address, SimulatedListener] = {}
         self._cuts: set[tuple[str, str]] = set()
+        self.filtered: set[tuple[str, str]] = set()
+        """Pairs of hosts of which the first may open no connection to the second."""
         self._held: dict[tuple[str, str], list[SimulatedSocket]] = {}
         self._late: dict[SimulatedSocket, int] = {}
         """Portions that have waited at the ends to which `release` delivers again."""
@@ -73,10 +77,14 @@ class Network:
     async def connect(self, process: Process, address: Address) -> SimulatedSocket:
         """Return the near end of a new connection, or wait while the hosts are cut off.
 
-        Raises `ConnectionRefusedError` if no process listens at the address.
+        Raises `ConnectionRefusedError` if no process listens at the address, and another `OSError`
+        if a filter is between the hosts.
         """
         await asyncio.sleep(self._delay())
         there, here = address[0], process.host
+        if (here, there) in self.filtered:
+            await asyncio.sleep(_FILTERED_S)
+            raise OSError(errno.EHOSTUNREACH, "filtered")
         ways = {(here, there), (there, here)}
         while ways & self._cuts or there in self.down:  # noqa: ASYNC110 - as a SYN is repeated
             await asyncio.sleep(0.1)
@@ -153,8 +161,18 @@ class Network:
         """Return whether nothing arrives from one host at the other."""
         return (source, target) in self._cuts
 
+    def filter(self, caller: str, callee: str) -> None:
+        """Break and refuse connections that the caller opens, as a firewall does, until `heal`."""
+        self.filtered.add((caller, callee))
+        for listener in list(self._listeners.values()):
+            for sock in list(listener.process.sockets):
+                is_opened = sock.other.process.host == caller
+                if is_opened and listener.address[0] == callee == sock.getsockname()[0]:
+                    self.reset(sock)
+
     def heal(self) -> None:
-        """End all cuts, and deliver all waiting bytes."""
+        """End all cuts and filters, and deliver all waiting bytes."""
+        self.filtered.clear()
         self.mend(set(self._held) | self._cuts)
         for source in [target.other for target in self._late]:
             self.release(source)

@@ -76,7 +76,8 @@ def _references(request: MetadataRequest) -> list[_Reference]:
 
 
 def _every_topic(broker: Broker) -> list[_Reference]:
-    return [(topic.name, ZERO_UUID) for topic in broker.image.topics]
+    # Not in the order of the image, which depends on hashes of this process.
+    return [(name, ZERO_UUID) for name in sorted(broker.image.topic_ids)]
 
 
 async def _after_losses(

@@ -53,7 +53,7 @@ class Consumer(Client):
                 await look_up(self, self.some_place(self._places))
 
     async def _fetch(self, place: Place) -> None:
-        at = self._positions[place]
+        at = self._positions.setdefault(place, 0)  # its topic may have grown
         if self.rng.random() < _AGAIN:
             at = self.rng.randint(0, at)
         max_bytes, max_wait_ms = (

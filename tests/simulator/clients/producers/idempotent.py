@@ -28,6 +28,8 @@ class _Batch:
     """How many times brokers were started when the batch was built."""
     made_at: float
     acked: bool = False
+    begins: bool = False
+    """Whether no batch of the producer was known to be in the partition."""
     followed: bool = False
     """Whether later batches were sent before the response to this one."""
 
@@ -83,6 +85,8 @@ class IdempotentProducer(Client):
         self._sequences: dict[Place, int] = {}
         self._gone_back: set[Place] = set()
         """Partitions whose broker forgot the producer and may have appended an older batch last."""
+        self._begun: set[Place] = set()
+        """Partitions with an acknowledged batch of this identity."""
 
     def replaced(self) -> IdempotentProducer:
         return IdempotentProducer(self.context, self.next_name, self._places, keyed=self._keyed)
@@ -137,6 +141,7 @@ class IdempotentProducer(Client):
         self._identified_at = self.now
         self._sequences.clear()
         self._gone_back.clear()
+        self._begun.clear()
 
     def _next(self) -> _Batch:
         place = self.some_place(self._places)
@@ -154,7 +159,9 @@ class IdempotentProducer(Client):
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = sequence + len(values)
         data = batch_of(self, values, (*self._identity, sequence), keyed=self._keyed)
-        return _Batch(place, values, data, self.context.brokers.starts, now)
+        batch = _Batch(place, values, data, self.context.brokers.starts, now)
+        batch.begins = place not in self._begun
+        return batch
 
     async def _send(self, batch: _Batch) -> int:
         """Return the error code; REQUEST_TIMED_OUT without a response."""
@@ -166,6 +173,7 @@ class IdempotentProducer(Client):
         code: int = answer.error_code
         if code == 0:
             batch.acked = True
+            self._begun.add(batch.place)
             self.note("acked", batch.place, answer.base_offset)
             self.history.acknowledged(batch.place, answer.base_offset, batch.values)
             if self.rng.random() < 0.05:
@@ -220,9 +228,12 @@ class IdempotentProducer(Client):
         """Return whether the broker may have forgotten the batch, or its predecessor.
 
         A producer snapshot found at a start has only the newest batch of each producer. Where the
-        producer was forgotten, a later batch may have been appended before this one.
+        producer was forgotten, a later batch may have been appended before this one. So it may
+        where the producer is unknown, if that batch came on another connection (as in Kafka, an
+        unknown producer begins at any sequence).
         """
         history, restarted = self.history, self.context.brokers.starts != batch.starts
         is_new = restarted or history.forgets(batch.place, self._identified_at)
         may_lead = batch.followed or batch.place in self._gone_back
-        return history.partition(batch.place).cuts > 0 or (is_new and may_lead)
+        is_overtaken = batch.begins and batch.followed
+        return history.partition(batch.place).cuts > 0 or (is_new and may_lead) or is_overtaken

@@ -126,6 +126,15 @@ def test_another_leader_ends_a_shard_and_all_requests_that_wait_for_it(
     assert commit(world, 9) == E.NOT_COORDINATOR
 
 
+def test_without_its_lease_a_coordinator_answers_that_it_is_none(
+    coordinators: MemoryBroker,
+) -> None:
+    world = coordinators
+    assert commit(world, 7) == E.NONE
+    world._server._coordinators.deny_lease()
+    assert commit(world, 8) == E.NOT_COORDINATOR
+
+
 def test_a_change_of_the_isr_keeps_the_shard(coordinators: MemoryBroker) -> None:
     world = coordinators
     in_flight = started_commit(world, 7)

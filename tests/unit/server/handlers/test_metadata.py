@@ -61,6 +61,14 @@ def test_a_broker_of_an_earlier_version_gets_no_lease(world: MemoryBroker) -> No
     assert world.broker.controller.promises.divide({2: 7}) == ({2: 7}, None)
 
 
+def test_all_topics_are_in_the_order_of_their_names(world: MemoryBroker) -> None:
+    names = [f"topic-{number}" for number in (4, 1, 7, 3, 0, 6, 2, 5)]
+    for name in names:
+        world.create(name)
+    response = all_of(world, MetadataRequest(topics=None))
+    assert [topic.name for topic in response.topics] == sorted(names)
+
+
 @pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (13, None)])
 def test_all_topics_are_an_empty_list_in_version_0_and_null_since(
     world: MemoryBroker, version: int, topics: list[MetadataRequestTopic] | None

@@ -166,3 +166,12 @@ def test_a_broker_that_is_unregistered_is_listed_no_longer(run: Run) -> None:
         assert not losses.is_listed(1)
 
     run(scenario)
+
+
+def test_the_end_forgets_listed_brokers(run: Run) -> None:
+    async def scenario(losses: Losses) -> None:
+        losses.follow(FENCED)
+        losses.close()
+        assert not losses.is_listed(1)
+
+    run(scenario)

@@ -246,6 +246,10 @@ def test_calls_continue_after_a_bug(run: Run, monkeypatch: pytest.MonkeyPatch) -
         asked = len(watched.broker.asked)
         await asyncio.sleep(20.0)
         assert len(watched.broker.asked) > asked
+        with monkeypatch.context() as planted:
+            planted.setattr(watched.watch.losses, "settled", fail)
+            await asyncio.sleep(20.0)
+        assert watched.events.count("task_failed") == 2, "it had succeeded in between"
 
     run(scenario)
 

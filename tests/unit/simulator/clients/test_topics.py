@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 from lakelog.protocol.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -13,7 +18,7 @@ from lakelog.protocol.create_topics import (
 from scripted_clients import scripted_world
 from simulator.checkers.laws import Law
 from simulator.clients.client import Client
-from simulator.clients.topics import create_topic
+from simulator.clients.topics import add_partitions, create_assigned, create_topic
 
 
 def created(code: int) -> tuple[type[CreateTopicsRequest], CreateTopicsResponse]:
@@ -66,3 +71,42 @@ def test_another_error_is_a_violation_and_ends_the_retries() -> None:
         assert not world.play(create_topic(client, "topic", 1, {}))
         assert world.findings.broken == {Law.ANSWERS}
         assert len(broker.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "is_grown"),
+    [
+        (ErrorCode.NONE, True),
+        (ErrorCode.INVALID_PARTITIONS, True),
+        (ErrorCode.INVALID_REPLICA_ASSIGNMENT, False),
+        (ErrorCode.NOT_CONTROLLER, False),
+    ],
+)
+def test_a_topic_grows_with_these_replicas(code: ErrorCode, is_grown: bool) -> None:
+    result = CreatePartitionsTopicResult(name="topic", error_code=code)
+    with scripted_world() as world:
+        client = Client(world.context, "client")
+        answer = CreatePartitionsRequest, CreatePartitionsResponse(results=[result])
+        broker = world.answer(client, answer)
+        assert world.play(add_partitions(client, "topic", 3, [[4, 1, 2]])) is is_grown
+        assert not world.findings.violations
+        (request,) = broker.sent(CreatePartitionsRequest)
+    (topic,) = request.topics
+    assert topic.count == 3
+    assert topic.assignments is not None
+    assert [each.broker_ids for each in topic.assignments] == [[4, 1, 2]]
+
+
+def test_a_topic_is_created_with_these_replicas() -> None:
+    with scripted_world() as world:
+        client = Client(world.context, "client")
+        broker = world.answer(client, created(ErrorCode.INVALID_REPLICA_ASSIGNMENT))
+        world.play(create_assigned(client, "topic", [[4, 1], [1, 2]]))
+        assert not world.findings.violations
+        (request,) = broker.sent(CreateTopicsRequest)
+    (topic,) = request.topics
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+    assert {each.partition_index: each.broker_ids for each in topic.assignments} == {
+        0: [4, 1],
+        1: [1, 2],
+    }

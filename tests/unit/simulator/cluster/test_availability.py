@@ -16,14 +16,17 @@ STEP_S = 0.1
 def state(*able: int, starts: int = 1) -> Soundness:
     """Return the state in which only these brokers can work; the first has started so often."""
     whole = frozenset(able)
-    return Soundness((starts, 1, 1), whole, frozenset(combinations(sorted(able), 2)), whole)
+    return Soundness(
+        {1: starts, 2: 1, 3: 1}, whole, frozenset(combinations(sorted(able), 2)), whole
+    )
 
 
 class Cluster:
     def __init__(self) -> None:
         self.findings = Findings()
         self.now = 0.0
-        self.law = Availability(self.findings, [PLACE], state(1, 2, 3), 0.0)
+        self.law = Availability(self.findings, state(1, 2, 3), 0.0)
+        self.law.watch(PLACE, (1, 2, 3))
 
     def spend(self, seconds: float, present: Soundness, *, acknowledges: bool) -> None:
         end = self.now + seconds
@@ -106,6 +109,40 @@ def test_a_restart_between_two_looks_is_noticed() -> None:
 def test_a_pair_beside_a_cut_is_obliged() -> None:
     cluster = Cluster()
     able, joined = frozenset({1, 2, 3}), frozenset({2, 3})
-    beside_a_cut = Soundness((1, 1, 1), able, frozenset({(2, 3)}), joined)
+    beside_a_cut = Soundness({1: 1, 2: 1, 3: 1}, able, frozenset({(2, 3)}), joined)
     cluster.spend(SILENCE_S_MAX + 1.0, beside_a_cut, acknowledges=False)
+    assert cluster.breaks()
+
+
+def test_a_partition_on_a_new_broker_is_watched_from_its_creation() -> None:
+    cluster = Cluster()
+    added = "pulse", 1
+    whole = frozenset({1, 2, 3, 4})
+    grown = Soundness(
+        dict.fromkeys(whole, 1), whole, frozenset(combinations(sorted(whole), 2)), whole
+    )
+    cluster.spend(COMPLETE_S + 1.0, grown, acknowledges=True)
+    cluster.law.watch(added, (1, 2, 4))
+    cluster.spend(SILENCE_S_MAX - 1.0, grown, acknowledges=True)
+    assert not cluster.breaks()
+    cluster.spend(2.0, grown, acknowledges=True)
+    assert cluster.breaks(), "it has acknowledged nothing"
+
+
+def test_brokers_without_a_replica_oblige_no_partition() -> None:
+    cluster = Cluster()
+    rest = Soundness(
+        {1: 1, 2: 1, 3: 1, 4: 1}, frozenset({3, 4}), frozenset({(3, 4)}), frozenset({3, 4})
+    )
+    cluster.spend(60.0, rest, acknowledges=False)
+    assert not cluster.breaks()
+
+
+def test_a_new_broker_is_no_excuse() -> None:
+    cluster = Cluster()
+    cluster.spend(3.0, state(1, 2, 3), acknowledges=False)
+    whole = frozenset({1, 2, 3})
+    pairs = frozenset(combinations(sorted(whole), 2))
+    grown = Soundness({1: 1, 2: 1, 3: 1, 4: 1}, whole, pairs, whole)
+    cluster.spend(3.0, grown, acknowledges=False)
     assert cluster.breaks()

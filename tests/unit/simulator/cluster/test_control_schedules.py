@@ -26,7 +26,7 @@ def run(schedule: str, workload: str, seed: int, seconds: float = 3.0) -> Outcom
 
 
 def test_a_deposed_controller_wakes_beside_another_one() -> None:
-    assert run("deposed controller", "topics", 2).counts["replicas in sync again"] > 0
+    assert run("deposed controller", "topics", 6).counts["replicas in sync again"] > 0
 
 
 @pytest.mark.long

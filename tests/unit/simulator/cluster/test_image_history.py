@@ -53,6 +53,8 @@ def test_a_replica_out_of_sync_is_named() -> None:
     images = history()
     images.note("broker-1", image_of(*RECORDS, BrokerFenced(2, 1)))
     assert images.lacking == ["orders-0: (1,) of (1, 2)"]
+    images.removed = {2}
+    assert images.lacking == []
 
 
 def test_a_fenced_broker_in_an_isr_breaks_a_law() -> None:

@@ -34,7 +34,16 @@ def test_each_fault_and_workload_is_drawn() -> None:
     plans = [cluster_plan_of(seed) for seed in range(1, 301)]
     assert set().union(*(plan.faults for plan in plans)) == set(FAULTS)
     later = {"reconfiguration", "administration", "compaction", "retention", "many partitions"}
-    assert set().union(*(plan.workloads for plan in plans)) == {*WORKLOADS, *later}
+    assert set().union(*(plan.workloads for plan in plans)) == {*WORKLOADS, *later, "growth"}
+
+
+def test_a_cluster_that_grows_has_a_client_that_uses_its_new_brokers() -> None:
+    plans = [cluster_plan_of(seed) for seed in range(1, 121)]
+    grows = [plan for plan in plans if "new broker" in plan.faults]
+    assert grows
+    assert all("growth" in plan.workloads for plan in grows)
+    assert any("removed broker" in plan.faults for plan in grows)
+    assert all(plan in grows for plan in plans if "removed broker" in plan.faults)
 
 
 def test_topics_have_a_replica_on_each_broker() -> None:

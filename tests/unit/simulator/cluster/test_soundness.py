@@ -51,6 +51,9 @@ def test_each_fault_takes_a_broker_out() -> None:
         network.cut(CLIENT, first.name)
         assert soundness_of(world.hosts, network, CLIENT).able == {2, 3}
         network.heal()
+        network.filter(first.name, "broker-2")
+        assert soundness_of(world.hosts, network, CLIENT).pairs == {(1, 3), (2, 3)}
+        network.heal()
         first.slow_threads(2.0)
         assert soundness_of(world.hosts, network, CLIENT).able == {2, 3}
         first.slow_threads()
@@ -95,4 +98,26 @@ def test_a_slow_network_leaves_no_pair() -> None:
         found = soundness_of(world.hosts, world.network, CLIENT)
         assert (found.able, found.pairs, found.untouched) == (ALL, frozenset(), frozenset())
     finally:
+        end(world)
+
+
+def test_half_of_the_brokers_is_no_pair() -> None:
+    """A controller in the other half may keep its term."""
+    world = started()
+    try:
+        loop = world.simulator.loop
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(world.add_broker().start())
+        network = world.network
+        assert len(soundness_of(world.hosts, network, CLIENT).pairs) == 6
+        for one in ("broker-1", "broker-2"):
+            for other in ("broker-3", "broker-4"):
+                network.cut(one, other)
+        assert not soundness_of(world.hosts, network, CLIENT).pairs
+        network.heal()
+        network.cut("broker-1", "broker-4")
+        found = soundness_of(world.hosts, network, CLIENT)
+        assert found.pairs == {(1, 2), (1, 3), (2, 3), (2, 4), (3, 4)}
+    finally:
+        asyncio.set_event_loop(None)
         end(world)

@@ -22,3 +22,10 @@ def test_a_seed_is_repeatable() -> None:
     plan = ClusterPlan(1.0, frozenset({"plain"}), frozenset({"kill"}))
     first, second = (run_cluster(ClusterWorld(4, plan)) for _ in range(2))
     assert first == second
+
+
+def test_the_plan_decides_how_many_brokers_begin() -> None:
+    world = ClusterWorld(1, ClusterPlan(brokers=4))
+    assert [host.node_id for host in world.hosts] == [1, 2, 3, 4]
+    assert world.add_broker().name == "broker-5"
+    world.simulator.loop.close()

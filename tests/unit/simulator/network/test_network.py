@@ -149,3 +149,21 @@ def test_a_connection_without_a_listener_is_refused() -> None:
             await wires.connect()
 
     in_network(1, scenario)
+
+
+def test_a_filter_breaks_and_refuses_the_connections_of_one_side() -> None:
+    async def scenario(wires: Wires) -> None:
+        sock = await wires.connect()
+        wires.network.filter("server", "client")
+        sock.send(b"x")
+        await asyncio.sleep(0.1)
+        assert wires.received == b"x", "the other side opened it"
+        wires.network.filter("client", "server")
+        await asyncio.sleep(0.1)
+        assert isinstance(wires.ended, OSError)
+        with pytest.raises(OSError, match="filtered"):
+            await wires.connect()
+        wires.network.heal()
+        await wires.connect()
+
+    in_network(1, scenario)

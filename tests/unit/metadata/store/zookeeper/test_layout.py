@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnsupported
-from lakelog.metadata.store.api import BATCH_BYTES_MAX
+from lakelog.metadata.store.api import BATCH_BYTES_MAX, ControllerTerm
 from lakelog.metadata.store.zookeeper.layout import (
+    NO_TERM,
     Pointer,
     StoredEntry,
     Tail,
@@ -29,6 +30,11 @@ def test_data_of_every_node_is_read_back() -> None:
     pointer = Pointer(90, 10, 5, 3, 2**32 - 1, b"c" * 16, "0000-4", 6)
     assert Pointer.decode("/x", pointer.encode(), 6) == pointer
     assert decode_format("/x", encode_format(b"l" * 16)) == b"l" * 16
+
+
+def test_a_term_has_an_incarnation_only_with_a_holder() -> None:
+    assert Term(7, 8, b"i" * 16, 3).public() == ControllerTerm(7, 8, b"i" * 16)
+    assert NO_TERM.public().incarnation_id == b""
 
 
 def test_the_largest_entry_fits_into_a_request() -> None:

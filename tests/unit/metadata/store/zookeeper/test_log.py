@@ -74,6 +74,18 @@ def test_a_wiped_ensemble_is_refused_though_a_log_may_be_created() -> None:
     in_world(work)
 
 
+def test_a_broker_knows_a_log_that_it_has_only_opened() -> None:
+    """An empty one has no entry that the mark could name."""
+
+    async def work(world: World) -> None:
+        handle = await world.handle()
+        world.ensemble.restore(0)
+        with pytest.raises(MetadataCorrupt, match="data folder belongs to a log"):
+            await world.handle(handle.marks)
+
+    in_world(work)
+
+
 def test_a_log_is_created_on_request_only() -> None:
     async def work(world: World) -> None:
         handle = Handle(world.ensemble.session())

@@ -55,6 +55,19 @@ def test_a_batch_in_sequence_is_rejected_only_after_a_loss(code: ErrorCode, cuts
         assert producer._sequences == {}
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_later_batch_may_overtake_the_first_one_of_a_partition(begun: bool) -> None:
+    with scripted_world() as world:
+        code = produced(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        producer, _ = identified(world, *[produced(offset=0)] * begun, code)
+        if begun:
+            world.play(producer._insist(producer._next()))
+        batch = producer._next()
+        batch.followed = True
+        world.play(producer._insist(batch))
+        assert world.findings.broken == ({Law.TAKEN} if begun else set())
+
+
 def test_a_batch_behind_a_gap_must_be_rejected() -> None:
     with scripted_world() as world:
         code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
