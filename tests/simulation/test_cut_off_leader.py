@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from lakelog.server.controller import controller
 from lakelog.server.coordinators import lease
 from lost_broker import Lose, LostBroker
 from simulator.cluster.nemesis import ClusterNemesis
@@ -44,11 +45,15 @@ def test_others_lead_before_the_session_of_a_leader_without_peers_is_over(
     assert seen.is_back
 
 
+PAUSE_S = 0.8 * SESSION_S
+"""Less than a session with the time since the last call, which is up to a sixth."""
+
+
 def pause(nemesis: ClusterNemesis, name: str, others: list[str]) -> Callable[[], None]:
     """Stop a process for most of a session; its connections stay."""
     (host,) = (each for each in nemesis._hosts if each.name == name)
     host.pause()
-    nemesis._simulator.loop.call_later(0.9 * SESSION_S, host.resume)
+    nemesis._simulator.loop.call_later(PAUSE_S, host.resume)
     return lambda: None
 
 
@@ -80,3 +85,10 @@ def test_with_leases_for_most_of_a_session_two_coordinators_would_answer(
     monkeypatch.setattr(lease, "_CONTACT_MAX", 0.9)
     seen = [LostBroker(monkeypatch, BOTH, of_store_s=STORE_S).run(seed) for seed in STALE_SEEDS]
     assert any(each.stale_s > 0.0 for each in seen)
+
+
+def test_without_heartbeats_in_the_store_a_paused_leader_would_be_fenced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(controller, "_RUNS", 1.0)
+    assert LostBroker(monkeypatch, pause).run(1).fenced_s is not None
