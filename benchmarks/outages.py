@@ -95,7 +95,7 @@ def _full_disk(scene: Scene, number: int) -> Iterator[Outage]:
     try:
         yield Outage((number,), since)
     finally:
-        disk.make_room()
+        disk.free_capacity()
     if broker.has_ended():
         broker.kill()
         broker.launch()

@@ -57,7 +57,7 @@ class _Requests:
     def own(self, number: int) -> Iterator[bytes]:
         return repeat(self._kind(self._partitions[number % len(self._partitions)]))
 
-    def in_turn(self, number: int) -> Iterator[bytes]:
+    def in_iteration(self, number: int) -> Iterator[bytes]:
         own = self._partitions[number :: BusyConnections.COUNT] or self._partitions[:1]
         return cycle([self._kind(partition) for partition in own])
 
@@ -101,8 +101,8 @@ def over_partitions(
             curve[f"{len(made):,}"] = {
                 "produce to one": busy.cpu_us(requests, produce.own),
                 "fetch from one": busy.cpu_us(requests, fetch.own),
-                "produce to all": busy.cpu_us(requests, produce.in_turn),
-                "fetch from all": busy.cpu_us(requests, fetch.in_turn),
+                "produce to all": busy.cpu_us(requests, produce.in_iteration),
+                "fetch from all": busy.cpu_us(requests, fetch.in_iteration),
             }
     finally:
         busy.close()

@@ -212,20 +212,20 @@ class BusyConnections:
     def cpu_us(self, requests: int, frames: Callable[[int], Iterable[bytes]]) -> float:
         """The server's CPU time for one of so many requests, in microseconds."""
         rows = [iter(frames(number)) for number in range(len(self._wires))]
-        self._turns(rows, len(self._wires) * 8)
+        self._iterations(rows, len(self._wires) * 8)
         before = self._broker.cpu_seconds()
-        sent = self._turns(rows, requests)
+        sent = self._iterations(rows, requests)
         return (self._broker.cpu_seconds() - before) / sent * 1e6
 
-    def _turns(self, rows: list[Any], requests: int) -> int:
-        """The first and the last turn's answers are looked at."""
-        turns = -(-requests // len(rows))
-        for turn in range(turns):
+    def _iterations(self, rows: list[Any], requests: int) -> int:
+        """The first and the last loop iteration's answers are looked at."""
+        iterations = -(-requests // len(rows))
+        for iteration in range(iterations):
             sent = [next(row) for row in rows]
             for wire, data in zip(self._wires, sent, strict=True):
                 wire.send_bytes(data)
             for wire, data in zip(self._wires, sent, strict=True):
                 answer = wire.receive_frame()
-                if turn in (0, turns - 1):
+                if iteration in (0, iterations - 1):
                     _check(error_of(data, answer), "a busy connection")
-        return turns * len(rows)
+        return iterations * len(rows)

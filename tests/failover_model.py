@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.metadata.controller.alter_partition import ProposedIsr, plan_alter_partitions
 from lakelog.metadata.controller.brokers import plan_fence, plan_join, plan_read_only, plan_unfence
 from lakelog.metadata.controller.configs import (
     ConfigChange,
@@ -29,7 +30,6 @@ from lakelog.metadata.controller.elections import (
     plan_elect_leaders,
     plan_failed_replicas,
 )
-from lakelog.metadata.controller.in_sync import ProposedIsr, plan_alter_partitions
 from lakelog.metadata.failover import NO_LEADER, Failure, PartitionImage
 from lakelog.metadata.features import METADATA_VERSION, OFFLINE_SINCE
 from lakelog.metadata.image import MetadataImage

@@ -11,14 +11,14 @@ from typing import Any
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.base.memory_budget import Share
 from lakelog.runtime.api import File
-from lakelog.runtime.turns import LoopTurns
+from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import Limits, SharedLimit
 from lakelog.server.connections.reply import Reply
+from lakelog.server.connections.request_budget import RequestBudget
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.connections.request_turns import RequestTurns
-from lakelog.server.connections.session import Session
+from lakelog.server.connections.session import ClientSession
 from lakelog.server.event_log.rate_limited import ClosingLog
 from lakelog.storage.segments.handles import LogSlice
 from storage_kit import ManualClock
@@ -93,7 +93,7 @@ class FakeTransport:
         self.eof = False
         self.is_reset = False
         self.sent = bytearray()
-        self.room = 1 << 30
+        self.capacity = 1 << 30
         self.calls_until_gone = 1 << 30
         self.sends = 0
         self.files_sent = 0
@@ -137,12 +137,12 @@ class FakeTransport:
         self.calls_until_gone -= 1
         if self.calls_until_gone == -1:
             raise ConnectionResetError
-        size = min(size, self.room)
+        size = min(size, self.capacity)
         if not size:
             raise BlockingIOError
         if self.random is not None:
             size = self.random.randint(1, size)
-        self.room -= size
+        self.capacity -= size
         return size
 
     def send(self, data: Any, flags: int = 0) -> int:
@@ -204,7 +204,7 @@ class FakeTransport:
                 self.soon.popleft()()
             elif self.readable and (self.incoming or self.eof):
                 self.readable()
-            elif self.writable and self.room:
+            elif self.writable and self.capacity:
                 self.writable()
             else:
                 return
@@ -306,14 +306,14 @@ def connect(
     seed: int | None = None,
     memory: RequestMemory | None = None,
     unread: SharedLimit | None = None,
-    turns: RequestTurns | None = None,
+    iterations: RequestBudget | None = None,
     sink: Sink | None = None,
 ) -> tuple[FakeTransport, Sink, Connection]:
     transport = FakeTransport(seed)
     sink = sink or Sink()
     connection = Connection(
         transport,
-        Session(transport, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
+        ClientSession(transport, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
         sink,
         transport,  # type: ignore[arg-type]
         transport,  # type: ignore[arg-type]
@@ -322,7 +322,7 @@ def connect(
             8 << 20,
             memory or RequestMemory(Share(0)),
             unread or SharedLimit(Share(0), ClosingLog(ManualClock()), ""),
-            turns or RequestTurns(ManualClock(), LoopTurns(ManualClock(), transport)),  # type: ignore[arg-type]
+            iterations or RequestBudget(ManualClock(), LoopIterations(ManualClock(), transport)),  # type: ignore[arg-type]
         ),
     )
     connection.open()
@@ -330,7 +330,7 @@ def connect(
 
 
 class CrowdedLoop:
-    """Connections that share turns; a turn runs due callbacks, then each ready socket.
+    """Connections that share turns; a loop iteration runs due callbacks, then each ready socket.
 
     Only the work of a `WorkingSink` takes time.
     """
@@ -338,7 +338,7 @@ class CrowdedLoop:
     def __init__(self) -> None:
         self.now = 0.0
         self.soon: deque[Callable[[], object]] = deque()
-        self.turns = RequestTurns(self, LoopTurns(self, self))  # type: ignore[arg-type]
+        self.iterations = RequestBudget(self, LoopIterations(self, self))  # type: ignore[arg-type]
         self.transports: list[FakeTransport] = []
 
     def monotonic(self) -> float:
@@ -348,12 +348,12 @@ class CrowdedLoop:
         self.soon.append(callback)
 
     def connect(self, sink: Sink | None = None) -> tuple[FakeTransport, Sink, Connection]:
-        found = connect(turns=self.turns, sink=sink)
+        found = connect(iterations=self.iterations, sink=sink)
         found[0].soon = self.soon
         self.transports.append(found[0])
         return found
 
-    def turn(self) -> int:
+    def iteration(self) -> int:
         """Bytes that were sent in it."""
         before = sum(len(transport.sent) for transport in self.transports)
         for _ in range(len(self.soon)):
@@ -361,7 +361,7 @@ class CrowdedLoop:
         for transport in self.transports:
             if transport.readable and (transport.incoming or transport.eof):
                 transport.readable()
-            elif transport.writable and transport.room:
+            elif transport.writable and transport.capacity:
                 transport.writable()
         return sum(len(transport.sent) for transport in self.transports) - before
 

@@ -99,9 +99,9 @@ def _dump(files: list[Path]) -> list[str]:
 
 def _shares(files: list[Path]) -> Iterator[list[Path]]:
     """Linux takes no more than 128 KiB in one argument."""
-    room = _ARGUMENT_MAX // (max(len(str(file)) for file in files) + 1)
-    for start in range(0, len(files), room):
-        yield files[start : start + room]
+    capacity = _ARGUMENT_MAX // (max(len(str(file)) for file in files) + 1)
+    for start in range(0, len(files), capacity):
+        yield files[start : start + capacity]
 
 
 def _is_logging(line: str) -> bool:

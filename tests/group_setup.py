@@ -81,7 +81,7 @@ class FakeLog:
         self.idle.set()
         self.delay_s: Callable[[], float] = lambda: 0.0
         self.fate: Callable[[], str] = lambda: "ok"
-        self.read_gate: asyncio.Event | None = None
+        self.read_barrier: asyncio.Event | None = None
 
     def open(self, partition: int, leader_epoch: int) -> FakePartitionLog:
         self.check_epoch(partition, leader_epoch)
@@ -138,8 +138,8 @@ class FakeLog:
         return 0
 
     async def read(self, partition: int, offset: int) -> bytes:
-        if self.read_gate is not None:
-            await self.read_gate.wait()
+        if self.read_barrier is not None:
+            await self.read_barrier.wait()
         batches = self.batches.get(partition, [])
         found = bisect.bisect_left(
             batches, offset, key=lambda batch: read_header(batch).last_offset

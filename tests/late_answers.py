@@ -1,6 +1,6 @@
 """A leader and its controller, between which a test loses and delays single requests.
 
-The leader's `InSyncReplicas` and `ControllerLink` come from production, over a peer that follows
+The leader's `IsrManager` and `ControllerLink` come from production, over a peer that follows
 a script: the fault enters where one attempt meets the network. The controller decides with
 production's plan on an image of its own, and the leader's image follows only when a test lets it.
 """
@@ -24,9 +24,9 @@ from lakelog.replica.role import Role
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.link import ControllerLink
 from lakelog.server.controller.relays import Relays
-from lakelog.server.peers.errors import PeerDisconnectedError, PeerTimedOutError
-from lakelog.server.peers.silence import Silence
-from lakelog.server.replication.in_sync import InSyncReplicas
+from lakelog.server.inter_broker.errors import PeerDisconnectedError, PeerTimedOutError
+from lakelog.server.inter_broker.silence import Silence
+from lakelog.server.replication.isr_manager import IsrManager
 from memory_broker import InlineTasks
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
@@ -116,7 +116,8 @@ class LateAnswers:
     replicas: in the order of preference.
     keeps_leaders: whether the controller has `auto.leader.rebalance.enable=false`.
 
-    Three records are committed, and broker 2 has them: its leader proposes it in the next turn.
+    Three records are committed, and broker 2 has them: its leader proposes it in the next loop
+        iteration.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class LateAnswers:
         view, peer = cast("Any", LeadersView(self)), cast("Any", lambda _: self.peer)
         relays = Relays(LEADER, view, peer, Silence(9.0, 0.25), tasks)
         link = ControllerLink(LEADER, view, peer, clock, tasks, relays)
-        self.in_sync = InSyncReplicas(
+        self.isr_manager = IsrManager(
             LEADER,
             lambda: self.image,
             lambda request: alter(link, request),
@@ -156,8 +157,8 @@ class LateAnswers:
         self.partition.append(make_batch(3), NOW)
         self.fetch(CONTROLLER, 3)
         self.fetch(FOLLOWER, 3)
-        self.in_sync.note_role(self.partition)
-        self.in_sync.start()
+        self.isr_manager.note_role(self.partition)
+        self.isr_manager.start()
 
     def controller_with(self, log: ControllersLog) -> Controller:
         return Controller(
@@ -195,7 +196,7 @@ class LateAnswers:
         self.image = self.log.image
         if self.partition.role != self.role():
             self.partition.assume(self.role(), self.clock.monotonic_ms())
-            self.in_sync.note_role(self.partition)
+            self.isr_manager.note_role(self.partition)
 
     def run(self, work: Awaitable[Any]) -> None:
         self.loop.run_until_complete(asyncio.ensure_future(work, loop=self.loop))
@@ -204,7 +205,7 @@ class LateAnswers:
         self.run(asyncio.sleep(seconds))
 
     def close(self) -> None:
-        self.in_sync.stop()
+        self.isr_manager.stop()
         self.pass_time(0)
         self.loop.close()
 

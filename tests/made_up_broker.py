@@ -17,14 +17,14 @@ from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
+from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.runtime.posix import PosixDisk, SystemClock
-from lakelog.runtime.turns import LoopTurns
 from lakelog.server.auth.principal import BrokersApart, NoQuotas
 from lakelog.server.connections.listeners import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.requests.admission import Admission
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.dispatch import Dispatcher, Route
-from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.wire.framing import decode_response, encode_request
 
@@ -106,11 +106,13 @@ class Broker:
             routes,
             self._newer_api_versions,
             ConnectionRegistry(
-                clock, LoopTurns(clock, self.tasks), MemoryBudget(memory_max, unread_max=unread_max)
+                clock,
+                LoopIterations(clock, self.tasks),
+                MemoryBudget(memory_max, unread_max=unread_max),
             ),
             self.tasks,
             self.requests,
-            Gate(BrokersApart(()), NoQuotas()),
+            Admission(BrokersApart(()), NoQuotas()),
             lambda file, error: None,
         )
         self.acceptor = Acceptor(

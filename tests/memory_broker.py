@@ -31,7 +31,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.connections.session import Session
+from lakelog.server.connections.session import ClientSession
 from lakelog.server.environment import Environment
 from lakelog.server.options import ServeOptions
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
@@ -339,7 +339,7 @@ class MemoryBroker:
         socket, registry = MemorySocket(), self._server._dispatcher.connections
         connection = Connection(
             socket,
-            Session(socket, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
+            ClientSession(socket, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
             ClosedSink(),
             self._net,
             self.disk,

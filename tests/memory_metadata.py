@@ -12,9 +12,9 @@ from lakelog.metadata.store.api import (
     Change,
     ControllerTerm,
     Entry,
+    EntryOutcome,
     LogRead,
     MetadataBatch,
-    Outcome,
     Snapshot,
 )
 
@@ -35,7 +35,7 @@ class MemoryMetadata:
         self._positions: dict[bytes, tuple[int, int]] = {}
         self._brokers: dict[int, bytes] = {}
         self._term = ControllerTerm(-1, 0)
-        self.fault: MetadataError | Outcome | None = None
+        self.fault: MetadataError | EntryOutcome | None = None
 
     async def open(self, *, create: bool) -> None:
         pass
@@ -47,10 +47,10 @@ class MemoryMetadata:
         if self.fault is not None:
             return AppendOutcome(self.fault, -1)
         if expected_end != end:
-            return AppendOutcome(Outcome.LOST, end)
+            return AppendOutcome(EntryOutcome.LOST, end)
         self._entries.append(Entry(end, batch.payload))
         self._positions[batch.writer_id] = (batch.serial, end)
-        return AppendOutcome(Outcome.DONE, end + 1)
+        return AppendOutcome(EntryOutcome.DONE, end + 1)
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:
         stored, index = self._positions.get(writer_id, (-1, -1))
@@ -99,7 +99,7 @@ class MemoryMetadata:
 
 FAILED_CHANGES = [
     (MetadataUnavailable("the store is gone"), ErrorCode.KAFKA_STORAGE_ERROR),
-    (Outcome.UNKNOWN, ErrorCode.REQUEST_TIMED_OUT),
+    (EntryOutcome.UNKNOWN, ErrorCode.REQUEST_TIMED_OUT),
 ]
 """Faults, and the error code of a request whose change of metadata meets them: the change is
 definitely not made, or it is unknown whether it is."""

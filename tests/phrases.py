@@ -2,7 +2,8 @@
 
 `tests/unit/test_phrases.py` allows no phrase in source, tests, benchmarks and documents. Some would
 be right in another sentence (`who` about people), but each has a plain replacement. It allows no
-empty name in the source: `partition` says more than `each` or `found`.
+empty name in the source: `partition` says more than `each` or `found`. Nor does it allow words that
+only this project used, where the field has its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _WORDS = {
     "taken for": r"tak(?:e|es|en|ing) (?:it|itself|them|this|that)? ?for (?:it|a|an|the)",
     "goes on": r"(?:goes?|going|went) on|le(?:ads?|d) on|let(?:s|ting)? (?:it|them)? ?go",
     "save for": r"save for|save that|but for",
+    "own words": r"learned (?:requests?|fetch)|dialogues?|newcomers?|reigns?|sieves?",
+    "turn of the loop": r"turns? of the (?:event )?loop",
     "other idioms": r"com(?:es?|ing) to (?:an|its|their) end|last breath|so it is|by means of",
 }
 PHRASES = {name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for name, words in _WORDS.items()}
@@ -44,6 +47,17 @@ _QUOTING = ("tests/phrases.py", "tests/unit/test_phrases.py")
 """Files that contain the phrases as examples."""
 EMPTY_NAMES = frozenset({"each", "found", "known", "place", "wanted"})
 _HAS_EMPTY_NAME = re.compile(rf"\b_*(?:{'|'.join(sorted(EMPTY_NAMES))})\b")
+FORMER_WORDS = frozenset(
+    {
+        *("dialogue", "gate", "hosted", "newcomer", "newcomers", "promises", "reign", "reigns"),
+        *("sieve", "turn", "turns"),
+    }
+)
+"""Words of this project that gave way to the field's: see the glossary of ARCHITECTURE.md."""
+_MAY_HAVE_FORMER_WORD = re.compile(
+    r"dialogue|(?<!re)turn|gate|hosted|newcomer|promises|reign|sieve", re.IGNORECASE
+)
+_WORD_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -71,10 +85,20 @@ def count_empty_names(path: Path) -> Counter[str]:
     return Counter(name for name in names if name in EMPTY_NAMES)
 
 
+def count_former_words(path: Path) -> Counter[str]:
+    """Count the former words in names of classes, functions, variables and attributes."""
+    text = path.read_text()
+    if not _MAY_HAVE_FORMER_WORD.search(text):
+        return Counter()
+    names = (name for node in ast.walk(ast.parse(text)) for name in _names(node))
+    words = (word.lower() for name in names for word in _WORD_OF_NAME.findall(name))
+    return Counter(word for word in words if word in FORMER_WORDS)
+
+
 def _names(node: ast.AST) -> Iterator[str]:
     """Yield the name that a node defines."""
     match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             yield node.name
         case ast.arg():
             yield node.arg

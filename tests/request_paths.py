@@ -33,8 +33,8 @@ from wire_client import fetch_request, produce_request
 _GROUP, _TRANSACTION = 0, 1
 _SETTLED = 8
 """Requests after which the broker handles the next one of a connection like the previous one."""
-_IDLE_TURNS = 50
-"""Turns of the event loop in which the broker finishes writing a transaction's markers."""
+_IDLE_ITERATIONS = 50
+"""Iterations of the event loop in which the broker finishes writing a transaction's markers."""
 _TIMER_S_MAX, _NEVER_S = 0.1, 3600.0
 _SENDING = (FakeSocket.send.__code__, FakeSocket.send_file.__code__)
 _RECORD = bytes(make_batch(1))
@@ -57,7 +57,7 @@ class Client:
             broker.socket.deliver(frame)
             broker.clock.now_ms += 2  # past the delay of the first rebalance
             await broker.socket.was_sent.wait()
-            for _ in range(_IDLE_TURNS):
+            for _ in range(_IDLE_ITERATIONS):
                 await asyncio.sleep(0)
         finally:
             sys.setprofile(None)

@@ -66,7 +66,7 @@ class SmallDisk:
                 except OSError:
                     size //= 2
 
-    def make_room(self) -> None:
+    def free_capacity(self) -> None:
         (self.seen_folder / "filler").unlink(missing_ok=True)
 
 

@@ -23,7 +23,7 @@ from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
 from lakelog.server.auth.principal import Principal
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.session import Session
+from lakelog.server.connections.session import ClientSession
 from lakelog.server.environment import Environment
 from lakelog.wire.framing import encode_request
 from storage_kit import ManualClock
@@ -155,7 +155,7 @@ class SocketlessBroker:
         self.dispatcher = self.server._dispatcher
         if not self.repeats:
             for route in self.dispatcher._routes.values():
-                route.learn = None
+                route.cache_request = None
         self.connect()
 
     async def create_topic(
@@ -189,25 +189,25 @@ class SocketlessBroker:
         self.connection.open()
         return self.socket
 
-    def _session(self) -> Session:
+    def _session(self) -> ClientSession:
         if self.principal is None:
-            return Session(self.socket, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
-        session = Session(self.socket, "SASL", SecurityProtocol.SASL_PLAINTEXT)
+            return ClientSession(self.socket, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
+        session = ClientSession(self.socket, "SASL", SecurityProtocol.SASL_PLAINTEXT)
         session.authentication.begin()
         session.authentication.succeed(self.principal)
         return session
 
     def ask(self, frames: bytes) -> bytes:
         """The bytes that come back for requests that arrive together."""
-        turns = self.dispatcher.connections.turns
+        iterations = self.dispatcher.connections.iterations
         self.socket.incoming += frames
         while (
-            self.socket.incoming or turns.waiting or turns.sending.waiting
+            self.socket.incoming or iterations.waiting or iterations.sending.waiting
         ) and not self.connection.closed:
             if self.socket.incoming and self.socket.readable is not None:
                 self.socket.readable()
-            if turns.loop_turns.is_due:
-                turns.loop_turns.next_turn()
+            if iterations.loop_iterations.is_due:
+                iterations.loop_iterations.next_iteration()
         return self.take_answer()
 
     def take_answer(self) -> bytes:

@@ -15,7 +15,7 @@ from lakelog.records.builder import BatchBuilder
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.records.record import Record, decode_records
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.role import Role
 from lakelog.runtime.api import Disk
 from lakelog.storage.folder.directory import LogDirectory
@@ -49,11 +49,11 @@ def sole_leader(leader_epoch: int) -> Role:
     return Role(leader_epoch, leader_id=1, is_leader=True, isr=(1,))
 
 
-def partitions_in_memory(clock: ManualClock, count: int) -> Partitions:
+def partitions_in_memory(clock: ManualClock, count: int) -> PartitionRegistry:
     """Return partitions of topic `t`, with empty logs on a disk in memory."""
     directory = LogDirectory(DATA, MemoryDisk(clock), clock, SeededRandom(1))
     directory.open(None, 1)
-    partitions = Partitions()
+    partitions = PartitionRegistry()
     for index in range(count):
         log = directory.create_log("t", index, TOPIC_ID, LogConfig())
         partitions.add(Partition(log, sole_leader(0), lambda _: None))

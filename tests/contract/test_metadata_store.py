@@ -25,10 +25,10 @@ from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
     Change,
     ControllerTerm,
+    EntryOutcome,
     LogRead,
     MetadataBatch,
     MetadataStore,
-    Outcome,
     Snapshot,
 )
 from lakelog.metadata.store.chain import MemoryMarks
@@ -49,8 +49,8 @@ OTHER = b"writer-bbbbbbbbb"
 class Variant:
     """`handle` makes one more store over the same log; `first` and `second` may be the same.
 
-    A store that is simulated runs in virtual time: on a busy machine the turns of the loop in which
-    it answers would take longer than its sessions last.
+    A store that is simulated runs in virtual time: on a busy machine the iterations of the loop in
+    which it answers would take longer than its sessions last.
     """
 
     name: str
@@ -186,14 +186,14 @@ class Cluster:
         payload: bytes = b"x",
         store: MetadataStore | None = None,
         epoch: int | None = None,
-    ) -> Outcome:
+    ) -> EntryOutcome:
         """As the API says to: the very same append until its outcome is known."""
         chosen = self.first if store is None else store
         batch = MetadataBatch(writer, serial, self.epoch if epoch is None else epoch, payload)
-        while (answer := await chosen.append(batch, end)).outcome is Outcome.UNKNOWN:
+        while (answer := await chosen.append(batch, end)).outcome is EntryOutcome.UNKNOWN:
             pass
         mine = await chosen.position_of(writer, serial)
-        return answer.outcome if mine is None else Outcome.DONE
+        return answer.outcome if mine is None else EntryOutcome.DONE
 
 
 Scenario = Callable[[Cluster], Coroutine[Any, Any, None]]
@@ -237,7 +237,7 @@ def test_entries_are_read_in_order_from_any_index(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         for index in range(5):
             payload = b"%d" % index
-            assert await cluster.append(index + 1, index, payload=payload) is Outcome.DONE
+            assert await cluster.append(index + 1, index, payload=payload) is EntryOutcome.DONE
         for start in range(6):
             # Entries of another handle are seen at some time.
             read = await until(partial(_read, cluster.second, start, 5 - start))
@@ -256,7 +256,7 @@ def test_only_one_append_wins_an_index(run: Run) -> None:
             cluster.append(1, 0, payload=b"b", writer=OTHER, store=cluster.second),
         )
         assert sorted(outcome.name for outcome in outcomes) == ["DONE", "LOST"]
-        winner = b"a" if outcomes[0] is Outcome.DONE else b"b"
+        winner = b"a" if outcomes[0] is EntryOutcome.DONE else b"b"
         assert [entry.payload for entry in (await cluster.first.read(0)).entries] == [winner]
 
     run(scenario)
@@ -266,7 +266,7 @@ def test_only_one_append_wins_an_index(run: Run) -> None:
 def test_an_append_elsewhere_than_at_the_end_is_lost(run: Run, end: int) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.append(1, 0)
-        assert await cluster.append(2, end) is Outcome.LOST
+        assert await cluster.append(2, end) is EntryOutcome.LOST
         assert len((await cluster.first.read(0)).entries) == 1
 
     run(scenario)
@@ -274,8 +274,8 @@ def test_an_append_elsewhere_than_at_the_end_is_lost(run: Run, end: int) -> None
 
 def test_a_repeated_append_is_stored_once_and_found(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
-        assert await cluster.append(1, 0) is Outcome.DONE
-        assert await cluster.append(1, 0) is Outcome.DONE
+        assert await cluster.append(1, 0) is EntryOutcome.DONE
+        assert await cluster.append(1, 0) is EntryOutcome.DONE
         assert len((await cluster.second.read(0)).entries) == 1
         assert await cluster.second.position_of(WRITER, 1) == 0
         assert await cluster.second.position_of(WRITER, 2) is None
@@ -287,7 +287,7 @@ def test_a_repeated_append_is_stored_once_and_found(run: Run) -> None:
 def test_another_epoch_than_the_controllers_is_fenced(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         for epoch in (cluster.epoch - 1, cluster.epoch + 1):
-            assert await cluster.append(1, 0, epoch=epoch) is Outcome.FENCED
+            assert await cluster.append(1, 0, epoch=epoch) is EntryOutcome.FENCED
         assert (await cluster.first.read(0)).entries == ()
 
     run(scenario)
@@ -298,8 +298,8 @@ def test_a_new_term_fences_the_one_before(run: Run) -> None:
         old = cluster.epoch
         term = await cluster.first.elect()
         assert (term.broker_id, term.epoch) == (1, old + 1)
-        assert await cluster.append(1, 0, epoch=old) is Outcome.FENCED
-        assert await cluster.append(2, 0, epoch=term.epoch) is Outcome.DONE
+        assert await cluster.append(1, 0, epoch=old) is EntryOutcome.FENCED
+        assert await cluster.append(2, 0, epoch=term.epoch) is EntryOutcome.DONE
 
     run(scenario)
 
@@ -344,7 +344,7 @@ def test_a_term_is_taken_past_a_live_controller_on_request(run: Run) -> None:
         assert (term.broker_id, term.epoch) == (2, past + 1)
         kept = await cluster.first.elect(past=past)
         assert kept == term, "the term to replace was over"
-        assert await cluster.append(1, 0) is Outcome.FENCED
+        assert await cluster.append(1, 0) is EntryOutcome.FENCED
 
     run(scenario)
 
@@ -354,7 +354,7 @@ def test_a_controller_resigns_and_its_appends_are_fenced(run: Run) -> None:
         old = cluster.epoch
         term = await cluster.first.resign(old)
         assert term == ControllerTerm(-1, old + 1) == await cluster.second.controller()
-        assert await cluster.append(1, 0, epoch=old) is Outcome.FENCED
+        assert await cluster.append(1, 0, epoch=old) is EntryOutcome.FENCED
         assert await cluster.first.resign(old) == term, "it is over"
         assert (await cluster.first.elect()).epoch == old + 2
 
@@ -522,7 +522,7 @@ def test_old_entries_give_way_to_a_snapshot(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         end = 150
         for index in range(end):
-            assert await cluster.append(index + 1, index) is Outcome.DONE
+            assert await cluster.append(index + 1, index) is EntryOutcome.DONE
         await cluster.first.write_snapshot(Snapshot(end - 10, b"s" * BATCH_BYTES_MAX * 2))
         await cluster.first.write_snapshot(Snapshot(5, b"too late"))
         read = await cluster.second.read(0)
@@ -569,6 +569,6 @@ def test_a_log_that_should_be_there_is_missed(variant: Variant, tmp_path: Path) 
 
 def test_the_largest_batch_fits(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
-        assert await cluster.append(1, 0, payload=b"y" * BATCH_BYTES_MAX) is Outcome.DONE
+        assert await cluster.append(1, 0, payload=b"y" * BATCH_BYTES_MAX) is EntryOutcome.DONE
 
     run(scenario)

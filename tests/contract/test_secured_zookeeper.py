@@ -15,7 +15,7 @@ from kazoo.security import CREATOR_ALL_ACL
 import secured_ensemble
 from broker_process import LAKELOG, BrokerProcess
 from lakelog.metadata.errors import MetadataDenied, MetadataError, MetadataUnavailable
-from lakelog.metadata.store.api import MetadataBatch, Outcome
+from lakelog.metadata.store.api import EntryOutcome, MetadataBatch
 from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
 from lakelog.metadata.store.zookeeper.security import Security, Tls
@@ -65,7 +65,7 @@ async def _use(store: ZooKeeperStore, serial: int) -> None:
         epoch = (await store.elect()).epoch
         end = len((await store.read(0)).entries)
         outcome = await store.append(MetadataBatch(_WRITER, serial, epoch, b"x"), end)
-        assert outcome.outcome is Outcome.DONE
+        assert outcome.outcome is EntryOutcome.DONE
     finally:
         await store.close()
 

@@ -19,7 +19,7 @@ from lakelog.metadata.store.zookeeper.session import (
     Operation,
     Put,
     Refusal,
-    Session,
+    ZooKeeperSession,
 )
 
 pytestmark = [pytest.mark.xdist_group("zookeeper"), pytest.mark.java]
@@ -36,9 +36,9 @@ def test_random_operations_have_the_same_results(seed: int, version: str) -> Non
 
     async def scenario() -> None:
         ensemble = SimulatedEnsemble(SeededRandom(seed))
-        simulated: list[Session] = [ensemble.session(), ensemble.session()]
+        simulated: list[ZooKeeperSession] = [ensemble.session(), ensemble.session()]
         servers, timeout_s = zookeeper_ensemble.shared(version).servers, 4.0
-        real: list[Session] = [KazooSession(servers, timeout_s) for _ in range(2)]
+        real: list[ZooKeeperSession] = [KazooSession(servers, timeout_s) for _ in range(2)]
         for session in (*simulated, *real):
             await session.open(lambda: None)
         owners = {session.session_id: number % 2 for number, session in enumerate(simulated)}
@@ -64,7 +64,7 @@ def test_random_operations_have_the_same_results(seed: int, version: str) -> Non
 def test_watches_fire_for_the_same_operations(version: str) -> None:
     root = f"/watches-{secrets.token_hex(8)}"
 
-    async def fired(session: Session) -> list[tuple[bool, bool]]:
+    async def fired(session: ZooKeeperSession) -> list[tuple[bool, bool]]:
         await session.open(lambda: None)
         await session.write(Create(root), Create(f"{root}/a"), Create(f"{root}/end"))
         seen = []
@@ -114,7 +114,7 @@ def _operation(numbers: random.Random, root: str) -> Operation:
 
 
 async def _state(
-    session: Session, root: str, owners: dict[int, int]
+    session: ZooKeeperSession, root: str, owners: dict[int, int]
 ) -> list[tuple[object, ...] | None]:
     """Return data, version, owner and children of each node."""
     state: list[tuple[object, ...] | None] = []

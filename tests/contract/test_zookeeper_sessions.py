@@ -15,10 +15,10 @@ from kazoo.client import KazooClient
 import zookeeper_ensemble
 from doubles.randomness import SeededRandom
 from doubles.zookeeper import SimulatedEnsemble, SimulatedSession
-from lakelog.metadata.store.api import MetadataBatch, Outcome
+from lakelog.metadata.store.api import EntryOutcome, MetadataBatch
 from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
-from lakelog.metadata.store.zookeeper.session import Create, Put, Session
+from lakelog.metadata.store.zookeeper.session import Create, Put, ZooKeeperSession
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock, SystemRandom
 from waiting import until
@@ -91,7 +91,7 @@ async def _expire(session: KazooSession, proxies: Sequence[Proxy], servers: str)
 
 
 async def _effects(
-    session: Session, other: Session, disturb: Callable[[], Awaitable[Any]]
+    session: ZooKeeperSession, other: ZooKeeperSession, disturb: Callable[[], Awaitable[Any]]
 ) -> dict[str, object]:
     """Return the state of a session and of its nodes after an event."""
     root, notes = f"/events-{secrets.token_hex(8)}", list[int]()
@@ -176,7 +176,7 @@ def test_after_an_expiry_a_store_reads_no_older_state(version: str) -> None:
             for number in range(3):
                 epoch = (await store.elect()).epoch
                 batch = MetadataBatch(b"w" * 16, number + 1, epoch, b"[]\n")
-                assert (await store.append(batch, number)).outcome is Outcome.DONE
+                assert (await store.append(batch, number)).outcome is EntryOutcome.DONE
                 seen.clear()
                 await _expire(session, proxies, ",".join(servers))
                 await until(lambda: 0 in seen)

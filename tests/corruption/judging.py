@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
-from corruption.picture import Picture, Refused
+from corruption.picture import Picture, RefusedRead
 from lakelog.metadata.store.chain import decode_mark
 from lakelog.records.batch import iter_batches
 from lakelog.storage.checkpoint import MalformedCheckpoint, decode_epochs
@@ -108,7 +108,7 @@ def compare(path: Path, old: Picture, new: Picture) -> tuple[list[str], list[str
 
 
 def is_refusal(answer: object) -> bool:
-    return isinstance(answer, Refused) and str(answer) in _CODES
+    return isinstance(answer, RefusedRead) and str(answer) in _CODES
 
 
 def _is_beginning(answer: object, whole: object) -> bool:
@@ -155,7 +155,7 @@ def _are_deleted(path: Path, original: Report, now: bytes | None) -> bool:
     assert original.picture is not None
     start = original.picture[f"start of {path.parent.name.removesuffix('-0')}"]
     whole = original.files[path]
-    if now is None or len(now) != len(whole) or isinstance(start, Refused):
+    if now is None or len(now) != len(whole) or isinstance(start, RefusedRead):
         return False
     deleted = sum(len(batch) for head, batch in iter_batches(whole) if head.last_offset < start[1])
     return now[deleted:] == whole[deleted:]

@@ -30,7 +30,7 @@ from socketless_broker import SocketlessBroker
 from wire_client import RECENTLY_MS
 
 Picture = dict[str, Any]
-"""Answers by question; a refusal is `Refused`."""
+"""Answers by question; a refusal is `RefusedRead`."""
 NOW_MS = RECENTLY_MS + 3_600_000
 _TOPICS = (*TOPICS, "late", "__consumer_offsets", "__transaction_state")
 _EPOCHS = ROUNDS + 4
@@ -38,7 +38,7 @@ _COARSE = 7
 _TIMEOUT_S = 60.0
 
 
-class Refused(str):
+class RefusedRead(str):
     """The code of an error, in place of data."""
 
     __slots__ = ()
@@ -94,7 +94,7 @@ class Asking:
         for epoch in range(_EPOCHS):
             found[f"end of epoch {epoch} of {topic}"] = await self._epoch_end(topic, epoch)
         found[f"producers of {topic}"] = await self._producers(topic)
-        known = [at[1] for at in (start, end) if not isinstance(at, Refused)]
+        known = [at[1] for at in (start, end) if not isinstance(at, RefusedRead)]
         if len(known) == 2:
             for offset in range(known[0], known[1], step):
                 found[f"{topic} from {offset}"] = await self._records(topic, offset, 1, 0)
@@ -141,7 +141,7 @@ class Asking:
         while True:
             answer = await self._fetch(topic, offset, max_bytes, isolation)
             if answer.error_code:
-                return Refused(answer.error_code)
+                return RefusedRead(answer.error_code)
             batches = list(iter_batches(bytes(answer.records)))
             if any(not check_crc(batch, 0, header) for header, batch in batches):
                 return f"a wrong checksum was served at {offset}"
@@ -154,7 +154,7 @@ class Asking:
         """Return the records of the first batches that a read_committed consumer sees."""
         answer = await self._fetch(topic, offset, 300, 1)
         if answer.error_code:
-            return Refused(answer.error_code)
+            return RefusedRead(answer.error_code)
         return list(_visible(answer))
 
     async def _coordinators(self, found: Picture) -> None:
@@ -169,12 +169,12 @@ class Asking:
 
 
 def _value_or_code(answer: Any, what: Any) -> Any:
-    return Refused(answer.error_code) if answer.error_code else what
+    return RefusedRead(answer.error_code) if answer.error_code else what
 
 
 def _times(whole: Any) -> list[int]:
     """Of the batches, and shortly after."""
-    if isinstance(whole, Refused | str):
+    if isinstance(whole, RefusedRead | str):
         return []
     found = {header.max_timestamp for header, _ in iter_batches(whole)}
     return sorted(found | {time_ms + 1 for time_ms in found})

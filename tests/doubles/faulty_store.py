@@ -2,8 +2,8 @@
 
 It wraps a real store. Results may be late, unknown or an error, but the log contains only entries
 of the inner store. An append with an unknown outcome was dropped, was done, or will be done some
-turns of the loop later. Watchers are called late, and some calls report more changes than there
-are.
+iterations of the loop later. Watchers are called late, and some calls report more changes than
+there are.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from lakelog.metadata.store.api import (
     AppendOutcome,
     Change,
     ControllerTerm,
+    EntryOutcome,
     LogRead,
     MetadataBatch,
     MetadataStore,
-    Outcome,
     Snapshot,
 )
 from lakelog.runtime.api import Random
 
-_UNKNOWN = AppendOutcome(Outcome.UNKNOWN, -1)
+_UNKNOWN = AppendOutcome(EntryOutcome.UNKNOWN, -1)
 
 
 class FaultyStore:
-    """A `MetadataStore`. Percentages are of appends; delays are in turns of the loop."""
+    """A `MetadataStore`. Percentages are of appends; delays are in iterations of the loop."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class FaultyStore:
         *,
         unknown_percent: int = 30,
         unavailable_percent: int = 0,
-        delay_turns_max: int = 5,
+        delay_iterations_max: int = 5,
     ) -> None:
         self._inner = inner
         self._random = random
         self._unknown_percent = unknown_percent
         self._unavailable_percent = unavailable_percent
-        self._delay_turns_max = delay_turns_max
+        self._delay_iterations_max = delay_iterations_max
         self._late: set[asyncio.Task[AppendOutcome]] = set()
         self._reports: set[asyncio.Task[None]] = set()
         self._registered: tuple[int, bytes] | None = None
@@ -168,7 +168,8 @@ class FaultyStore:
             late.exception()
 
     async def _reach(self) -> None:
-        """Take some turns of the loop; raise `MetadataUnavailable` if the store is not reached."""
+        """Take some iterations of the loop; raise `MetadataUnavailable` if the store is not
+        reached."""
         await self._delay()
         if not self._session:
             raise MetadataUnavailable("the session is lost")
@@ -176,5 +177,5 @@ class FaultyStore:
             raise MetadataUnavailable("injected")
 
     async def _delay(self) -> None:
-        for _ in range(self._random.below(self._delay_turns_max + 1)):
+        for _ in range(self._random.below(self._delay_iterations_max + 1)):
             await asyncio.sleep(0)

@@ -3,7 +3,7 @@
 One list of transactions, and servers that apply it late: a session reads from its server, which may
 lag behind the writes of other sessions. Sessions lose their connections and expire as the
 percentages say, or when a test asks for it; a write that was under way then is dropped, done, or
-done some turns of the loop later. Delays are turns of the loop.
+done some iterations of the loop later. Delays are iterations of the loop.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Faults(NamedTuple):
 
     loss_percent: int = 0
     expiry_percent: int = 0
-    delay_turns_max: int = 3
-    lag_turns_max: int = 10
+    delay_iterations_max: int = 3
+    lag_iterations_max: int = 10
 
 
 class _Transaction(NamedTuple):
@@ -115,8 +115,8 @@ class SimulatedEnsemble:
             self._log.append(_Transaction(session_id, operations))
             self._leader.applied = end = len(self._log)
             for server in self._servers:
-                turns = self.random.below(self.faults.lag_turns_max + 1)
-                after_turns(turns, partial(server.catch_up, end))
+                iterations = self.random.below(self.faults.lag_iterations_max + 1)
+                after_iterations(iterations, partial(server.catch_up, end))
         return refusal
 
     def data(self, path: str) -> bytes:
@@ -191,8 +191,10 @@ class SimulatedSession:
             if fate == 0:
                 self._commit(operations)
             elif fate == 1 and not any(_is_ephemeral(operation) for operation in operations):
-                turns = self._ensemble.random.below(2 * self._ensemble.faults.delay_turns_max + 1)
-                after_turns(turns, lambda: self._ensemble.commit(session_id, operations))
+                iterations = self._ensemble.random.below(
+                    2 * self._ensemble.faults.delay_iterations_max + 1
+                )
+                after_iterations(iterations, lambda: self._ensemble.commit(session_id, operations))
             self._fail()
             raise OutcomeUnknown("injected")
 
@@ -209,8 +211,8 @@ class SimulatedSession:
         self._connected.clear()
         self._connections += 1
         self._on_connection()
-        turns = self._ensemble.random.below(self._ensemble.faults.delay_turns_max + 1)
-        after_turns(turns, self._connect)
+        iterations = self._ensemble.random.below(self._ensemble.faults.delay_iterations_max + 1)
+        after_iterations(iterations, self._connect)
 
     def expire(self) -> None:
         """Lose the session; the next one may read older states than this one has seen."""
@@ -253,8 +255,8 @@ class SimulatedSession:
         self._seen = max(self._seen, self._server.applied)
 
     async def _reach(self) -> None:
-        """Wait for a connection and for some turns of the loop."""
-        for _ in range(self._ensemble.random.below(self._ensemble.faults.delay_turns_max + 1)):
+        """Wait for a connection and for some iterations of the loop."""
+        for _ in range(self._ensemble.random.below(self._ensemble.faults.delay_iterations_max + 1)):
             await asyncio.sleep(0)
         await self._connected.wait()
         if self._closed:
@@ -301,14 +303,14 @@ def children(tree: Tree, path: str) -> list[str]:
     ]
 
 
-def after_turns(turns: int, action: Callable[[], object]) -> None:
+def after_iterations(iterations: int, action: Callable[[], object]) -> None:
     """Call `action` after this many turns of the running loop.
 
     The ensemble acts by itself: not as the simulated process whose request it carries out.
     """
-    if turns:
+    if iterations:
         loop = asyncio.get_running_loop()
-        loop.call_soon(after_turns, turns - 1, action, context=Context())
+        loop.call_soon(after_iterations, iterations - 1, action, context=Context())
     else:
         action()
 

@@ -18,7 +18,7 @@ from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.session import Session
+from lakelog.server.connections.session import ClientSession
 from lakelog.server.environment import Environment
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket
@@ -93,7 +93,7 @@ class FedServer:
         connections = self.dispatcher.connections
         connection = Connection(
             sock,
-            Session(sock, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
+            ClientSession(sock, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
             self.dispatcher,
             self._net,
             self._disk,

@@ -23,12 +23,12 @@ _CHECK_EVERY = 2_000
 _PARTS = 2
 """That can run side by side, each with a broker and a seed of its own."""
 _LONG = 100_000
-_TURNS = 5
-"""Turns of the loop after which an unanswered request counts as a long wait."""
+_ITERATIONS = 5
+"""Iterations of the loop after which an unanswered request counts as a long wait."""
 
 
 class Stalls:
-    """Watches how long the loop goes without a turn."""
+    """Watches how long the loop goes without a loop iteration."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -61,17 +61,17 @@ async def _fuzz(server: FedServer, frames: Frames, count: int, stalls: Stalls, g
             stalls.note(begun, frame)
             if number % _CHECK_EVERY == 0:
                 await good.check()
-            for _ in range(_TURNS):
+            for _ in range(_ITERATIONS):
                 if connection.is_waiting and not connection.closed:
-                    await _turn(stalls, frame)
+                    await _iteration(stalls, frame)
             if connection.closed or connection.is_waiting:
                 break
         connection.close()
-        await _turn(stalls, frame)
+        await _iteration(stalls, frame)
     return sent
 
 
-async def _turn(stalls: Stalls, frame: bytes) -> None:
+async def _iteration(stalls: Stalls, frame: bytes) -> None:
     begun = time.monotonic()
     await asyncio.sleep(0)
     stalls.note(begun, frame)

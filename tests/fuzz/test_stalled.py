@@ -18,9 +18,9 @@ from fuzz.fed_server import FedServer, FedSocket, Good, create
 from fuzz.good_client import GoodClient, allow_files, resident_bytes
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.registry import APIS
+from lakelog.runtime.loop_iterations import PART_S
 from lakelog.runtime.posix import SystemClock
-from lakelog.runtime.turns import PART_S
-from lakelog.server.connections.request_turns import FREE, SHARE, Rank
+from lakelog.server.connections.request_budget import FREE, SHARE, Rank
 from lakelog.wire.framing import encode_request
 from wire_client import FETCH_VERSION, WireClient, create_topic, fetch_request
 
@@ -64,13 +64,13 @@ def _stalled(address: tuple[str, int], count: int) -> Iterator[None]:
         yield
 
 
-_TURNS_MAX = 24
+_ITERATIONS_MAX = 24
 """Of the loop, for a produce and a fetch: each is read, handled and awaited in a few."""
 _FLOOD = 300
 
 
 def _on_the_loop(sock: FedSocket, data: bytes) -> None:
-    """Feed like a socket of the loop, which is read once a turn while it has data."""
+    """Feed like a socket of the loop, which is read once a loop iteration while it has data."""
     sock.incoming += data
 
     def read() -> None:
@@ -86,10 +86,11 @@ class _LoopFedSocket(FedSocket):
 
 
 @pytest.mark.parametrize("request_", [_METADATA, _LONG_POLL], ids=["metadata", "fetch"])
-def test_a_flood_of_requests_takes_a_bounded_part_of_each_turn(
+def test_a_flood_of_requests_takes_a_bounded_part_of_each_loop_iteration(
     tmp_path: Path, request_: bytes
 ) -> None:
-    """Requests begun in one turn and the turns of a good client are counted, not timed."""
+    """Requests begun in one loop iteration and the loop iterations of a good client are counted,
+    not timed."""
 
     async def scenario() -> None:
         clock = _LateClock()
@@ -101,18 +102,18 @@ def test_a_flood_of_requests_takes_a_bounded_part_of_each_turn(
             for _ in range(_FLOOD):
                 server.connect(_LoopFedSocket)[0].feed(request_ * 50)
             for _ in range(20):
-                begun = counted.turns
+                begun = counted.iterations
                 await good.check()
-                assert counted.turns - begun <= _TURNS_MAX
+                assert counted.iterations - begun <= _ITERATIONS_MAX
             assert 0 < counted.handled < _FLOOD * 50, "the flood is over, or never was"
             untimed = 0 if request_ is _METADATA else FREE + 2 * SHARE
-            assert counted.most_in_a_turn <= untimed + len(Rank) + 1
+            assert counted.most_in_a_iteration <= untimed + len(Rank) + 1
 
     asyncio.run(scenario())
 
 
 class _LateClock(SystemClock):
-    """A clock by which each request takes all of a turn, on any machine."""
+    """A clock by which each request takes all of a loop iteration, on any machine."""
 
     def __init__(self) -> None:
         self.late_s = 0.0
@@ -122,27 +123,27 @@ class _LateClock(SystemClock):
 
 
 class _Counted:
-    """Turns of the loop, and the requests of each that were handed to the dispatcher."""
+    """Iterations of the loop, and the requests of each that were handed to the dispatcher."""
 
     def __init__(self, server: FedServer, clock: _LateClock) -> None:
         self._clock = clock
-        self.turns = self.handled = self.most_in_a_turn = 0
+        self.iterations = self.handled = self.most_in_a_iteration = 0
         self._before = 0
         self._server = server
         self._on_request = server.dispatcher.on_request
         server.dispatcher.on_request = self._note  # type: ignore[assignment, method-assign]
-        self._turn()
+        self._iteration()
 
     def _note(self, *arguments: Any) -> Any:
         self.handled += 1
         self._clock.late_s += PART_S
         return self._on_request(*arguments)
 
-    def _turn(self) -> None:
-        self.turns += 1
-        self.most_in_a_turn = max(self.most_in_a_turn, self.handled - self._before)
+    def _iteration(self) -> None:
+        self.iterations += 1
+        self.most_in_a_iteration = max(self.most_in_a_iteration, self.handled - self._before)
         self._before = self.handled
-        asyncio.get_running_loop().call_soon(self._turn)
+        asyncio.get_running_loop().call_soon(self._iteration)
 
 
 def test_a_good_client_is_served_beside_stalled_connections(

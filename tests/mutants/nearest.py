@@ -15,10 +15,10 @@ PACKAGES = (
     "replica",
     "coordinator",
     "metadata",
-    "server/cluster",
+    "server/topics",
     "server/controller",
     "server/coordinators",
-    "server/peers",
+    "server/inter_broker",
     "server/replication",
 )
 """Packages of the product that are mutated."""

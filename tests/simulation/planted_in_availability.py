@@ -13,15 +13,15 @@ from lakelog.protocol.metadata import MetadataResponsePartition
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
-from lakelog.server.cluster.availability import Availability
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.membership import Membership
 from lakelog.server.controller.succession import NO_TERM, Succession
 from lakelog.server.handlers import metadata as metadata_handler
+from lakelog.server.inter_broker.silence import Silence
 from lakelog.server.monitoring import collect, endpoint
 from lakelog.server.monitoring.readiness import ClusterStanding
 from lakelog.server.monitoring.sources import Sources
-from lakelog.server.peers.silence import Silence
+from lakelog.server.topics.availability import Availability
 from simulation.planted_in_clusters import bug
 
 
@@ -41,7 +41,7 @@ def full_disk_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("an ISR that never grows", ("idempotent",), ("kill",), seconds=6.0)
 def isr_that_never_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakelog.replica.in_sync._has_caught_up", lambda *arguments: False)
+    monkeypatch.setattr("lakelog.replica.desired_isr._has_caught_up", lambda *arguments: False)
 
 
 @bug("partitions shown as healthy", ("plain",), ("two down",), first=8, seconds=8.0)
@@ -99,7 +99,7 @@ def writes_that_need_every_replica(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     monkeypatch.setattr(Partition, "check_min_insync", check)
-    monkeypatch.setattr(Partition, "append_run", lambda self, *rest, **named: [])
+    monkeypatch.setattr(Partition, "append_coalesced", lambda self, *rest, **named: [])
 
 
 @bug("a watermark over all replicas", ("idempotent",), ("pause",), seconds=8.0)

@@ -15,8 +15,8 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.markers import Marker, _Job
 from lakelog.metadata import plan as metadata_plan
+from lakelog.metadata.controller import alter_partition as isr_plans
 from lakelog.metadata.controller import brokers as broker_plans
-from lakelog.metadata.controller import in_sync as isr_plans
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import Record
@@ -24,18 +24,18 @@ from lakelog.metadata.store.zookeeper.session import Operation
 from lakelog.metadata.transactions import PlannedEntry, entries_of
 from lakelog.protocol.write_txn_markers import WriteTxnMarkersResponse
 from lakelog.records.control import EndTransactionMarker
-from lakelog.replica import in_sync
+from lakelog.replica import desired_isr
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
 from lakelog.runtime.api import pause
 from lakelog.server.appends.acknowledgement import Appended
-from lakelog.server.cluster.replicas import Replicas
 from lakelog.server.controller.link import PATIENCE_S, ControllerLink
 from lakelog.server.coordinators import cluster_markers
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLog
-from lakelog.server.replication.in_sync import InSyncReplicas
+from lakelog.server.replication.isr_manager import IsrManager
+from lakelog.server.topics.log_manager import LogManager
 from simulator.cluster.ensemble import NetworkedSession
 from simulator.cluster.plan import BROKERS, ClusterPlan
 
@@ -154,7 +154,7 @@ def stale_waiting_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
 @bug("AlterPartition without broker epoch", ("plain",), ("return into a cut",))
 def alter_partition_without_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the leader nor the controller looks at the epochs (before KIP-903)."""
-    wanted = in_sync.wanted_isr
+    wanted = desired_isr.wanted_isr
 
     def wanted_isr(
         partition: Partition, node_id: int, epochs: Any, *rest: Any, **named: Any
@@ -170,7 +170,7 @@ def alter_partition_without_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> Non
         found = image.brokers.get(node_id)
         return found is not None and not found.is_fenced
 
-    monkeypatch.setattr("lakelog.server.replication.in_sync.wanted_isr", wanted_isr)
+    monkeypatch.setattr("lakelog.server.replication.isr_manager.wanted_isr", wanted_isr)
     monkeypatch.setattr(isr_plans, "_may_join", may_join)
 
 
@@ -178,7 +178,7 @@ def alter_partition_without_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> Non
 def isr_settled_by_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader forgets an earlier request, which may still arrive and be accepted."""
     forgotten = property(lambda self: set(), lambda self, partitions: None)
-    monkeypatch.setattr(InSyncReplicas, "_unsettled", forgotten, raising=False)
+    monkeypatch.setattr(IsrManager, "_unsettled", forgotten, raising=False)
 
 
 @bug("a link that repeats proposals", ("idempotent",), ("late ISR",), seconds=20.0)
@@ -244,16 +244,16 @@ def records_of_a_dead_controller_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def stale_image_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs are opened by the image before the process's last start, and then follow the newest."""
     starts = dict[int, MetadataImage]()
-    load = Replicas.load
+    load = LogManager.load
 
-    async def stale(self: Replicas, image: MetadataImage) -> None:
+    async def stale(self: LogManager, image: MetadataImage) -> None:
         known = starts.get(self._node_id, image)
         starts[self._node_id] = image
         await load(self, known)
         await self.prepare(known, image, ())
         await self.follow(known, image, ())
 
-    monkeypatch.setattr(Replicas, "load", stale)
+    monkeypatch.setattr(LogManager, "load", stale)
 
 
 @bug("a snapshot jump unseen", ("idempotent",), ("missed snapshot",))

@@ -39,7 +39,7 @@ def min_insync_replicas_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(HighWatermark, "_compare_isr", compare_isr)
     monkeypatch.setattr(Partition, "check_min_insync", lambda self, batch=b"": None)
-    monkeypatch.setattr(Partition, "append_run", lambda self, *rest, **named: [])
+    monkeypatch.setattr(Partition, "append_coalesced", lambda self, *rest, **named: [])
 
 
 @bug("read beyond the high watermark", ("idempotent",), ("deposed leader",))
@@ -72,8 +72,8 @@ def watermark_that_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HighWatermark, "use_role", use_from_start)
 
 
-@bug("positions of an earlier reign", ("idempotent",), ("earlier reign",))
-def positions_of_an_earlier_reign(monkeypatch: pytest.MonkeyPatch) -> None:
+@bug("positions of an earlier leader epoch", ("idempotent",), ("earlier leader epoch",))
+def positions_of_an_earlier_leader_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that leads again keeps the positions that it knew."""
 
     def begin(self: Followers, replicas: Iterable[int], now_ms: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GroupCoordinator
-from lakelog.server.controller.promises import Promises
+from lakelog.server.controller.lease_grants import LeaseGrants
 from simulator.cluster.ensemble import STORE
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
@@ -118,10 +118,10 @@ def test_its_peers_elect_no_other_while_their_word_counts(
     assert seconds_of_two(monkeypatch, seed) == (0.0, True)
 
 
-def test_without_their_promise_two_coordinators_would_answer(
+def test_without_their_lease_grants_two_coordinators_would_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Promises, "divide", lambda self, dead: (dict(dead), None))
+    monkeypatch.setattr(LeaseGrants, "divide", lambda self, dead: (dict(dead), None))
     assert any(seconds_of_two(monkeypatch, seed)[0] > 0.0 for seed in SEEDS)
 
 

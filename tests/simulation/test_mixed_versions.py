@@ -20,7 +20,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.later_leaders import Agreement, LaterLeaders
 from lakelog.server.handlers import write_txn_markers
-from lakelog.server.peers.peer import Peer
+from lakelog.server.inter_broker.peer import Peer
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import CLASSIC, ClusterPlan
 from simulator.cluster.world import ClusterWorld

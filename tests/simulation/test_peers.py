@@ -15,13 +15,13 @@ import pytest
 from doubles.disk import MemoryDisk
 from doubles.sqlite_vfs import seed_sqlite
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from lakelog.server.peers.errors import (
+from lakelog.server.inter_broker.errors import (
     PeerDisconnectedError,
     PeerError,
     PeerTimedOutError,
     PeerUnreachableError,
 )
-from lakelog.server.peers.watch import PATIENCE_S, PERIOD_S, PeerWatch, Reach
+from lakelog.server.inter_broker.watch import PATIENCE_S, PERIOD_S, PeerWatch, Reach
 from simulator.brokers.host import DATA, BrokerHost, MetadataPlace
 from simulator.brokers.places import OwnPlace
 from simulator.checkers.logged_errors import LoggedErrors

@@ -12,7 +12,7 @@ from simulation.test_planted_bugs import OF_CLUSTERS
 from simulator.checkers.laws import Law
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.world import ClusterWorld
-from simulator.execution import Outcome
+from simulator.execution import WorldOutcome
 
 BY_LAW = {
     Law.ONE_LEADER: ("a leader in the epoch of its predecessor", 1),
@@ -37,7 +37,7 @@ IN_UNIT_TESTS = {Law.EPOCHS_IN_ORDER}
 """No planted bug breaks it; `tests/unit/simulator/cluster/test_stored_batches.py` does."""
 
 
-def outcome(bug: ClusterBug, seed: int) -> Outcome:
+def outcome(bug: ClusterBug, seed: int) -> WorldOutcome:
     with pytest.MonkeyPatch.context() as monkeypatch:
         bug.patch(monkeypatch)
         found = run_cluster(ClusterWorld(seed, bug.plan()))

@@ -33,8 +33,8 @@ async def follower_with_records(nemesis: ClusterNemesis) -> tuple[BrokerHost, in
 
 
 def is_loaded(groups: GroupCoordinator, index: int) -> bool:
-    hosted = groups._host._hosted.get(index)
-    return hosted is not None and hosted.active
+    context = groups._host._contexts.get(index)
+    return context is not None and context.active
 
 
 def loads(monkeypatch: pytest.MonkeyPatch, seed: int) -> list[bool]:

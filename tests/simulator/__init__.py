@@ -9,8 +9,8 @@ Not simulated: threads (offloaded work takes no time), limits of memory and CPU,
 passes while code runs. The metadata log is SQLite itself, on the simulated disk.
 """
 
-from simulator.execution import Outcome, run
+from simulator.execution import WorldOutcome, run
 from simulator.plan import Plan
 from simulator.world import World
 
-__all__ = ["Outcome", "Plan", "World", "run"]
+__all__ = ["Plan", "World", "WorldOutcome", "run"]

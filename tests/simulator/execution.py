@@ -36,7 +36,7 @@ _RUN_S_MAX = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WorldOutcome:
     """The result of one seed; `hash` is of all events."""
 
     seed: int
@@ -55,7 +55,7 @@ class Outcome:
         return not deaths or self.counts.get("acked", 0) < _ACKED_MIN
 
 
-def run(world: World) -> Outcome:
+def run(world: World) -> WorldOutcome:
     """Run a world once, and return what its checkers found. Raises nothing but bugs of its own."""
     return _Alone(world).run()
 
@@ -99,7 +99,7 @@ class Execution:
         self._hosts, self._pool = world.hosts, world.pool
         self._findings = world.findings
 
-    def run(self) -> Outcome:
+    def run(self) -> WorldOutcome:
         # SQLite draws random numbers of its own, which would differ between runs.
         seed_sqlite(self._world.seed)
         with LoggedErrors(self._findings):
@@ -120,10 +120,10 @@ class Execution:
                 self._loop.close()
         return self._outcome()
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> WorldOutcome:
         findings = self._findings
         self._simulator.trace("end", self._loop.time(), sorted(findings.counts.items()))
-        return Outcome(
+        return WorldOutcome(
             self._world.seed,
             tuple(findings.violations),
             frozenset(findings.broken),

@@ -14,19 +14,19 @@ from multiprocessing import get_context
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan, cluster_plan_of
 from simulator.cluster.world import ClusterWorld
-from simulator.execution import Outcome, run
+from simulator.execution import WorldOutcome, run
 from simulator.plan import Plan, plan_of
 from simulator.world import World
 
 _VIOLATIONS_SHOWN = 20
 
 
-def run_seed(seed: int) -> Outcome:
+def run_seed(seed: int) -> WorldOutcome:
     """Run the seed's cluster of three brokers."""
     return run_cluster(ClusterWorld(seed))
 
 
-def run_seed_alone(seed: int) -> Outcome:
+def run_seed_alone(seed: int) -> WorldOutcome:
     """Run the seed's broker that is a cluster by itself."""
     return run(World(seed))
 
@@ -53,7 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _report(pool.map(run_one, seeds), began, is_alone=is_alone)
 
 
-def _report_one(seed: int, plan: Plan, run_one: Callable[[int], Outcome], *, is_alone: bool) -> int:
+def _report_one(
+    seed: int, plan: Plan, run_one: Callable[[int], WorldOutcome], *, is_alone: bool
+) -> int:
     _say(f"seed {seed}: {', '.join(sorted(plan.workloads))}")
     _say(f"faults: {', '.join(sorted(plan.faults)) or 'none'}; synced at once: {plan.is_durable}")
     if isinstance(plan, ClusterPlan):
@@ -66,7 +68,7 @@ def _report_one(seed: int, plan: Plan, run_one: Callable[[int], Outcome], *, is_
     return int(bool(outcome.violations) or outcome.is_thin)
 
 
-def _report(outcomes: Iterable[Outcome], began: float, *, is_alone: bool) -> int:
+def _report(outcomes: Iterable[WorldOutcome], began: float, *, is_alone: bool) -> int:
     faults: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     steps, virtual_s, seeds, failed = 0, 0.0, 0, 0
@@ -85,7 +87,7 @@ def _report(outcomes: Iterable[Outcome], began: float, *, is_alone: bool) -> int
     return int(bool(failed))
 
 
-def _say_violations(outcome: Outcome, *, is_alone: bool) -> None:
+def _say_violations(outcome: WorldOutcome, *, is_alone: bool) -> None:
     for text in outcome.violations[:_VIOLATIONS_SHOWN]:
         _say(f"seed {outcome.seed}: {text}")
     more = len(outcome.violations) - _VIOLATIONS_SHOWN

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lakelog.spark.archive.stream import Archived, batch_of
-from lakelog.tables.archive.commit import Outcome, commit_batch, state_of
+from lakelog.tables.archive.commit import CommitOutcome, commit_batch, state_of
 from lakelog.tables.archive.files import file_schema, write_ranges
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.opening import open_job
@@ -77,7 +77,7 @@ class Archiver:
                 job.catalog,
                 skip_lost=self.skip_lost,
                 errors=OnBadRecord(job.errors),
-                letters_path=f"{job.letters_location}/{name}",
+                dead_letters_path=f"{job.dead_letters_location}/{name}",
                 terms=parse_terms(job.partition_by),
             )
             done.append(
@@ -89,13 +89,13 @@ class Archiver:
                     written.skipped,
                     written.unknown,
                     written.refusals,
-                    written.letters,
+                    written.dead_letters,
                 )
             )
         if tasks:
             merged = merge_ranges(each for ranges in tasks for each in ranges)
             outcome = commit_batch(job.address, batch_of(job, done, self.batches, merged))
-            assert outcome is Outcome.APPENDED or not self.is_alone
+            assert outcome is CommitOutcome.APPENDED or not self.is_alone
             self.batches += 1
         ends = dict(state_of(job).ends)
         if publish:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
 
-from lakelog.tables.archive.dead_letters import letters_address
+from lakelog.tables.archive.dead_letters import dead_letters_of
 from lakelog.tables.archive.lost_records import LOST_TAG
 from lakelog.tables.iceberg.address import TableAddress
 from spark.kill_jobs import work_until
@@ -80,8 +80,8 @@ class TableAccount:
 
     def rows(self) -> dict[str, Row]:
         """Return a row for each phase with kills."""
-        rows, letters = self._archived()
-        counts = Counter([row[:2] for row in rows] + letters)
+        rows, dead_letters = self._archived()
+        counts = Counter([row[:2] for row in rows] + dead_letters)
         consumed = consumed_rows(self._bootstrap, self._topic)
         numbers = [(int(value[1:]), counts[p, offset]) for p, offset, value in consumed]
         produced = max(number for number, _ in numbers) + 1
@@ -94,17 +94,17 @@ class TableAccount:
 
     def check(self) -> None:
         """Assert that each record of the topic is a row or a dead letter, once, in its place."""
-        rows, letters = self._archived()
+        rows, dead_letters = self._archived()
         consumed = consumed_rows(self._bootstrap, self._topic)
-        assert sorted([row[:2] for row in rows] + letters) == [row[:2] for row in consumed]
-        gone = set(letters)
+        assert sorted([row[:2] for row in rows] + dead_letters) == [row[:2] for row in consumed]
+        gone = set(dead_letters)
         assert rows == [row for row in consumed if row[:2] not in gone]
 
     def _archived(self) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
-        letters: list[tuple[object, ...]] = []
-        if letters_address(self.address).exists():
-            letters = rows_of(letters_address(self.address), "partition", "offset")
-        return rows_of(self.address, "partition", "offset", "value"), letters
+        dead_letters: list[tuple[object, ...]] = []
+        if dead_letters_of(self.address).exists():
+            dead_letters = rows_of(dead_letters_of(self.address), "partition", "offset")
+        return rows_of(self.address, "partition", "offset", "value"), dead_letters
 
 
 class Source:

@@ -259,12 +259,12 @@ def test_records_that_cannot_be_rows_go_to_the_dead_letters_or_are_skipped(
         f"lakelog.{topic}_dead_letters"
     ]
     table = load_catalog("lakelog", **first.catalog).load_table(f"lakelog.{topic}_dead_letters")
-    letters = table.scan().to_arrow().to_pylist()
-    assert [(row["partition"], row["offset"], row["offsetLast"]) for row in letters] == [
+    dead_letters = table.scan().to_arrow().to_pylist()
+    assert [(row["partition"], row["offset"], row["offsetLast"]) for row in dead_letters] == [
         (0, 1, 1),
         (0, 3, 3),
     ]
-    raw = letters[0]["raw"]
+    raw = dead_letters[0]["raw"]
     (record,) = decode_records(raw, read_header(raw), len(raw))
     assert (record.timestamp, record.value) == (2**62, b"v1")
 

@@ -61,10 +61,10 @@ def test_every_example_of_tables_runs(
     monkeypatch.setattr(SparkEngine, "close", lambda _: None)
     names: dict[str, Any] = {"spark": spark}
     history, latest = examples("## One read over table and log", "## Write a topic")
-    letters, sync = examples("### Records that cannot be rows", "## The demonstration")
+    dead_letters, sync = examples("### Records that cannot be rows", "## The demonstration")
     with BrokerProcess(tmp_path / "broker") as broker:
         fill(broker)
-        for example in (sync, letters, history, latest):
+        for example in (sync, dead_letters, history, latest):
             here = example.replace("localhost:9092", broker.bootstrap)
             exec(compile(here.replace("/data/", f"{tmp_path}/"), str(PAGE), "exec"), names)
 

@@ -36,7 +36,7 @@ def test_a_follower_waits_for_space_and_continues(
             while "retrying" not in note:
                 assert note, "the job has ended"
                 note = job.first_note()
-            disk.make_room()
+            disk.free_capacity()
             await_archived(bootstrap, topic, 60)
         finally:
             job.interrupt()

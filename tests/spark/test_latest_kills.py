@@ -45,7 +45,7 @@ class Load:
     def __init__(self, bootstrap: str, topic: str, folder: Path) -> None:
         self.archiver = Archiver(bootstrap, topic, folder)
         name = f"{topic}_latest"
-        self.latest = TableAddress(self.archiver.place.catalog, ("lakelog", name))
+        self.compacted = TableAddress(self.archiver.place.catalog, ("lakelog", name))
         self.newest: dict[bytes, bytes] = {}
         self.steps = 0
         self._random = random.Random(5)
@@ -66,8 +66,8 @@ class Load:
 
     def check_keys(self) -> None:
         """Check that every version has each key once."""
-        if self.latest.exists():
-            keys = [row[0] for row in rows_of(self.latest, "key")]
+        if self.compacted.exists():
+            keys = [row[0] for row in rows_of(self.compacted, "key")]
             assert len(keys) == len(set(keys))
 
 
@@ -91,13 +91,13 @@ def test_two_refreshes_die_and_pause_at_each_step(
             happened = faults.arm(Kill(point, "self"))
             work_until(happened, f"a process died at {point}", work)
             held = hold(faults, "metadata-written", work)
-            work_until(load.latest.exists, "a table", work)
-            await_commits(load.latest, 2, work)
+            work_until(load.compacted.exists, "a table", work)
+            await_commits(load.compacted, 2, work)
             faults.release(held)
         workers.finish()
 
     expected = {key: value for key, value in load.newest.items() if value}
-    assert rows_of(load.latest, "key", "value") == sorted(expected.items())
+    assert rows_of(load.compacted, "key", "value") == sorted(expected.items())
     load.check_keys()
     expire = ["expire", topic, "--keep", "1", "--grace", "0s", "--older-than", "0s"]
     for words in (expire, ["audit", topic]):

@@ -53,7 +53,7 @@ class Archived(NamedTuple):
     now: Facts
     older: Facts
     older_snapshot: int
-    letters: list[tuple[int, int]]
+    dead_letters: list[tuple[int, int]]
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +79,10 @@ def archived(
     assert run(["table", "compact", topic, "--min-files", "2", "-b", bootstrap]) == 0
     _send(bootstrap, topic, range(90, 120))
     last = sync_topic(bootstrap, topic, place, spark=spark)
-    now, letters = _consumed(bootstrap, topic)
-    assert (older.rows, now.rows, len(letters)) == (88, 117, len(BAD))
+    now, dead_letters = _consumed(bootstrap, topic)
+    assert (older.rows, now.rows, len(dead_letters)) == (88, 117, len(BAD))
     assert first.snapshot_id is not None
-    return Archived(last, now, older, first.snapshot_id, letters)
+    return Archived(last, now, older, first.snapshot_id, dead_letters)
 
 
 def _send(bootstrap: str, topic: str, numbers: range) -> None:
@@ -103,7 +103,7 @@ def _consumed(bootstrap: str, topic: str) -> tuple[Facts, list[tuple[int, int]]]
     settings = {"bootstrap.servers": bootstrap, "group.id": topic, "enable.partition.eof": True}
     consumer = confluent_kafka.Consumer(settings)
     texts: dict[tuple[int, int], str] = {}
-    letters: list[tuple[int, int]] = []
+    dead_letters: list[tuple[int, int]] = []
     ended = 0
     try:
         consumer.assign(
@@ -120,14 +120,14 @@ def _consumed(bootstrap: str, topic: str) -> tuple[Facts, list[tuple[int, int]]]
             place = (int(message.partition() or 0), int(message.offset() or 0))
             time_ms = message.timestamp()[1]
             if time_ms == IMPOSSIBLE_MS:
-                letters.append(place)
+                dead_letters.append(place)
                 continue
             parts = (*place, _hex(message.key()), _hex(message.value()), time_ms)
             texts[place] = ":".join(map(str, parts))
     finally:
         consumer.close()
     hashes = (int(hashlib.sha256(text.encode()).hexdigest()[:15], 16) for text in texts.values())
-    return Facts(len(texts), len(texts), sum(hashes)), sorted(letters)
+    return Facts(len(texts), len(texts), sum(hashes)), sorted(dead_letters)
 
 
 def _hex(data: bytes | str | None) -> str:
@@ -181,8 +181,8 @@ def test_spark_with_icebergs_runtime_reads_the_same_as_a_consumer(
         row["record_count"] for row in found["files"] if list(row["partition"].values()) == [1]
     )
     assert found["partition 1"] == by_partition > 0
-    letters = [(row["partition"], row["offset"]) for row in found["letters"]]
-    assert sorted(letters) == archived.letters
+    dead_letters = [(row["partition"], row["offset"]) for row in found["letters"]]
+    assert sorted(dead_letters) == archived.dead_letters
 
 
 def test_duckdb_reads_the_same_as_a_consumer(archived: Archived, python: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from broker_process import LAKELOG, BrokerProcess
 from lakelog.client.admin import Admin
 from lakelog.client.producer import Producer
-from lakelog.tables.archive.dead_letters import letters_address
+from lakelog.tables.archive.dead_letters import dead_letters_of
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.stored_files import referenced_files
 from lost_tail import cut_tail
@@ -107,7 +107,7 @@ def test_two_archives_die_and_pause_at_each_step(
         kill_table.report(account.rows(), "Two archives without Spark")
     account.check()
     assert commits(address) > 9 * kills
-    assert rows_of(letters_address(address), "partition"), "there were dead letters"
+    assert rows_of(dead_letters_of(address), "partition"), "there were dead letters"
 
 
 def test_the_broker_loses_records_under_two_archives(

@@ -11,7 +11,7 @@ import pytest
 from broker_process import BrokerProcess
 from lakelog.client.errors import UnreadableLogError
 from lakelog.records.batch import read_header
-from lakelog.tables.archive.files import Written, write_ranges
+from lakelog.tables.archive.files import WrittenFiles, write_ranges
 from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount, RefusedRange
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
 from lakelog.tables.topic.errors import BadRecordError
@@ -49,7 +49,7 @@ def change(broker: BrokerProcess, back: int = 0) -> None:
         file.write(bytes([byte ^ 1]))
 
 
-def archive(broker: BrokerProcess, folder: Path, errors: OnBadRecord) -> Written:
+def archive(broker: BrokerProcess, folder: Path, errors: OnBadRecord) -> WrittenFiles:
     return write_ranges(
         broker.bootstrap,
         [OffsetRange(TOPIC, 0, 0, COUNT)],
@@ -58,7 +58,7 @@ def archive(broker: BrokerProcess, folder: Path, errors: OnBadRecord) -> Written
         {},
         skip_lost=False,
         errors=errors,
-        letters_path=str(folder / "letters.parquet"),
+        dead_letters_path=str(folder / "letters.parquet"),
     )
 
 
@@ -77,16 +77,16 @@ def test_a_batch_that_changed_under_a_running_broker_is_a_dead_letter(
     assert [(row["offset"], row["value"]) for row in rows] == [
         (at, b"%d" % at) for at in (0, 1, 2, 6, 7, 8)
     ]
-    (letter,) = pq.read_table(tmp_path / "letters.parquet").to_pylist()
-    assert (letter["offset"], letter["offsetLast"]) == (3, 5)
-    assert read_header(letter["raw"]).base_offset == 3
-    assert bytes([VALUE[0] ^ 1]) + VALUE[1:] in letter["raw"]
+    (dead_letter,) = pq.read_table(tmp_path / "letters.parquet").to_pylist()
+    assert (dead_letter["offset"], dead_letter["offsetLast"]) == (3, 5)
+    assert read_header(dead_letter["raw"]).base_offset == 3
+    assert bytes([VALUE[0] ^ 1]) + VALUE[1:] in dead_letter["raw"]
     for path in tmp_path.glob("*.parquet"):
         path.unlink()
 
     written = archive(broker, tmp_path, OnBadRecord.SKIP)
     assert written.refusals.named == [RefusedRange(0, 3, 6)]
-    assert (written.rows, written.letters) == (6, None)
+    assert (written.rows, written.dead_letters) == (6, None)
 
 
 def test_a_batch_that_a_restarted_broker_refuses_is_a_dead_letter_without_bytes(
@@ -100,11 +100,11 @@ def test_a_batch_that_a_restarted_broker_refuses_is_a_dead_letter_without_bytes(
         archive(broker, tmp_path, OnBadRecord.STOP)
 
     written = archive(broker, tmp_path, OnBadRecord.DEAD_LETTER)
-    (letter,) = pq.read_table(tmp_path / "letters.parquet").to_pylist()
+    (dead_letter,) = pq.read_table(tmp_path / "letters.parquet").to_pylist()
     rows = pq.read_table(tmp_path / "rows.parquet").to_pylist()
     # Without an index entry after it, the broker does not find the batches after it either.
     assert [row["offset"] for row in rows] == [0, 1, 2]
-    assert (letter["offset"], letter["offsetLast"], letter["raw"]) == (3, 8, b"")
+    assert (dead_letter["offset"], dead_letter["offsetLast"], dead_letter["raw"]) == (3, 8, b"")
     assert written.refusals.named == [RefusedRange(0, 3, COUNT)]
 
 

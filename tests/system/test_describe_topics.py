@@ -33,7 +33,7 @@ def _page(wire: WireClient, names: list[str], limit: int, cursor: Cursor | None)
 
 
 def test_pages_of_partitions_meet_without_gap(wire: WireClient, unused: str) -> None:
-    names = [f"{unused}-{letter}" for letter in "abc"]
+    names = [f"{unused}-{dead_letter}" for dead_letter in "abc"]
     for name, count in zip(names, (3, 1, 4), strict=True):
         create_topic(wire, name, count)
     for limit in (1, 2, 3, 8, 100):

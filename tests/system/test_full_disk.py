@@ -171,7 +171,7 @@ def test_a_full_disk_passes(broker: WatchedBroker) -> None:
         assert broker.events("records_deleted") == 0
         assert broker.events("log_directory_full") == 1
 
-        broker.disk.make_room()
+        broker.disk.free_capacity()
         assert eventually(lambda: broker.failing_checks() == [], what="a broker that is ready")
         assert broker.events("log_directory_has_space") == 1
         assert run(broker, "cluster", "health")[0] == 0

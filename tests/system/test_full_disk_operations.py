@@ -166,7 +166,7 @@ def test_the_reserve_is_for_what_frees_space(full: FullDisk) -> None:
         with pytest.raises(AssertionError):
             full.create("more")
         full.kill_and_restart()
-    full.disk.make_room()
+    full.disk.free_capacity()
     full.delete_records("kept", 60)
     eventually(lambda: full.takes_records("kept"), what="space again")
     assert full.reserve_bytes == 2 << 20

@@ -140,7 +140,7 @@ def test_each_record_is_stored_once_and_in_order(
     # Either all partitions wait for the full disk, or others have taken its place.
     enough = load.acknowledged + OUTSTANDING_MAX
     eventually(lambda: load.is_stuck() or load.acknowledged > enough)
-    narrow.disk.make_room()
+    narrow.disk.free_capacity()
     load.end()
     for partition, keys in load.sent.items():
         assert stored(narrow.bootstrap, partition) == keys

@@ -16,7 +16,7 @@ from broker_process import LAKELOG, BrokerError, BrokerProcess
 from command_shell import PATIENT
 from lakelog.cli.local_cluster.ensemble import SESSION_TIMEOUT_S, ZooKeeperEnsemble
 from lakelog.metadata.errors import MetadataUnavailable
-from lakelog.metadata.store.api import MetadataBatch, Outcome
+from lakelog.metadata.store.api import EntryOutcome, MetadataBatch
 from lakelog.metadata.store.chain import MarkFile
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
@@ -68,12 +68,12 @@ class Writer:
         while True:
             try:
                 outcome = (await self._store.append(batch, self.end)).outcome
-                if outcome is Outcome.DONE:
+                if outcome is EntryOutcome.DONE:
                     return
-                if outcome is Outcome.LOST:
+                if outcome is EntryOutcome.LOST:
                     assert await self._store.position_of(WRITER, self.end + 1) == self.end
                     return
-                assert outcome is Outcome.UNKNOWN
+                assert outcome is EntryOutcome.UNKNOWN
             except MetadataUnavailable:
                 continue
 

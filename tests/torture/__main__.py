@@ -18,7 +18,7 @@ from pathlib import Path
 
 from torture.hosts import enter_own_network
 from torture.plan import PLANS
-from torture.run import Run, summary
+from torture.run import TortureRun, summary
 from torture.servers import EMBEDDED, ZOOKEEPER
 
 
@@ -44,7 +44,7 @@ def main() -> int:
     folder.mkdir(parents=True)
     print(f"folder {folder}", flush=True)
     plan = PLANS[options.plan]
-    run = Run(folder, plan, options.store, options.seconds, options.faults, options.seed)
+    run = TortureRun(folder, plan, options.store, options.seconds, options.faults, options.seed)
     failure = ""
     try:
         history = run.run()

@@ -169,7 +169,7 @@ class Faults:
         disk = self._servers.disk
         disk.fill()
         text = f"fill the disk of {_brokers([FILLED])}"
-        return Fault(text, disk.make_room, is_minor=True)
+        return Fault(text, disk.free_capacity, is_minor=True)
 
     def _fail_disk(self, kind: str) -> Fault | None:
         """Fail operations of a disk, and restart its broker once the disk works again."""

@@ -42,7 +42,7 @@ OK, FAIL, INFO = "ok", "fail", "info"
 COMMITTED = "read_committed"
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A position in a partition."""
 
     partition: str
@@ -59,7 +59,7 @@ class Operation:
     invoked: int
     records: list[tuple[str, str]]
     """Partition and value of each record that it sends."""
-    inputs: list[Place]
+    inputs: list[Position]
     """The record from which each sent record was made; empty if there are none."""
     group: str | None
     commits: dict[str, int]
@@ -80,17 +80,17 @@ class Operation:
         """Whether a consumer of committed records may ever receive its records."""
         return self.outcome != FAIL and (self.kind == "send" or self.ending is not None)
 
-    def delivered(self) -> Iterable[tuple[Place, str]]:
+    def delivered(self) -> Iterable[tuple[Position, str]]:
         """Yield the place and value of each record with a delivery report."""
         for (partition, value), offset in zip(self.records, self.offsets, strict=False):
             if offset is not None:
-                yield Place(partition, offset), value
+                yield Position(partition, offset), value
 
 
 class Received(NamedTuple):
     """A record that a consumer received, and when it noted that."""
 
-    place: Place
+    place: Position
     value: str
     at: int
 
@@ -177,7 +177,7 @@ class _Parser:
             line["f"],
             line["at"],
             [(partition, value) for partition, value in line.get("records", ())],
-            [Place(*place) for place in line.get("inputs", ())],
+            [Position(*place) for place in line.get("inputs", ())],
             line.get("group"),
             line.get("commits", {}),
         )
@@ -207,7 +207,7 @@ class _Parser:
             case "poll":
                 records = self._readers[line["reader"]].records
                 for partition, offset, value in line["records"]:
-                    records.append(Received(Place(partition, offset), value, line["at"]))
+                    records.append(Received(Position(partition, offset), value, line["at"]))
                 history.polls += 1
             case "error":
                 history.errors.append(f"{line['process']}: {line['text']}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from torture.anomalies import Anomaly, Kind
-from torture.history import OK, History, Place
+from torture.history import OK, History, Position
 
 
 class _Offset(NamedTuple):
@@ -62,7 +62,7 @@ def _check_unread(
     }
     for group in sorted(groups):
         members = [reader for reader in history.readers if reader.group == group]
-        read: set[Place] = {each.place for member in members for each in member.records}
+        read: set[Position] = {each.place for member in members for each in member.records}
         for place in sorted(received - read):
             offsets = found[group, place.partition]
             if place.offset < max((each.offset for each in offsets if each.is_commit), default=0):

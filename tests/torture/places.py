@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from torture.anomalies import Anomaly, Kind
-from torture.history import History, Operation, Place
+from torture.history import History, Operation, Position
 
 
 class Places:
@@ -19,8 +19,8 @@ class Places:
     def __init__(self, history: History) -> None:
         self.senders: dict[str, Operation] = {}
         self._targets: dict[str, str] = {}
-        self._of_value: dict[str, set[Place]] = defaultdict(set)
-        self._at: dict[Place, set[str]] = defaultdict(set)
+        self._of_value: dict[str, set[Position]] = defaultdict(set)
+        self._at: dict[Position, set[str]] = defaultdict(set)
         for operation in history.of_kind("send", "txn"):
             for partition, value in operation.records:
                 self.senders[value] = operation
@@ -31,7 +31,7 @@ class Places:
             for received in reader.records:
                 self._observe(received.place, received.value)
 
-    def _observe(self, place: Place, value: str) -> None:
+    def _observe(self, place: Position, value: str) -> None:
         self._of_value[value].add(place)
         self._at[place].add(value)
 
@@ -74,5 +74,5 @@ class Places:
                     newest, before = offset, value
 
 
-def _text(place: Place) -> str:
+def _text(place: Position) -> str:
     return f"{place.partition}:{place.offset}"

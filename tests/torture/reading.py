@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from torture.anomalies import Anomaly, Kind
-from torture.history import OK, History, Place, Reader
+from torture.history import OK, History, Position, Reader
 from torture.places import Places
 
 
@@ -59,7 +59,7 @@ def _check_coverage(history: History, is_committed: bool) -> Iterator[Anomaly]:
     for partition, offset in sorted(everywhere | acknowledged.keys()):
         offsets[partition].append(offset)
     reached: dict[str, int] = defaultdict(int)
-    lost: set[Place] = set()
+    lost: set[Position] = set()
     for reader in readers:
         for place in _absent(reader, offsets, reached):
             if place in seen:
@@ -74,7 +74,7 @@ def _check_coverage(history: History, is_committed: bool) -> Iterator[Anomaly]:
         yield Anomaly(Kind.LOST, f"{value} at {place.partition}:{place.offset}")
 
 
-def _acknowledged(history: History, is_committed: bool) -> dict[Place, str]:
+def _acknowledged(history: History, is_committed: bool) -> dict[Position, str]:
     return {
         place: value
         for operation in history.of_kind("send", "txn")
@@ -83,13 +83,13 @@ def _acknowledged(history: History, is_committed: bool) -> dict[Place, str]:
     }
 
 
-def _all_received(history: History) -> set[Place]:
+def _all_received(history: History) -> set[Position]:
     return {received.place for each in history.readers for received in each.records}
 
 
 def _absent(
     reader: Reader, offsets: dict[str, list[int]], reached: dict[str, int]
-) -> Iterator[Place]:
+) -> Iterator[Position]:
     """Yield visible places that the reader passed without receiving them."""
     received: dict[str, set[int]] = defaultdict(set)
     for each in reader.records:
@@ -101,4 +101,4 @@ def _absent(
         first = bisect_left(visible, reader.starts.get(partition, min(found)))
         for offset in visible[first : bisect_left(visible, last)]:
             if offset not in found:
-                yield Place(partition, offset)
+                yield Position(partition, offset)

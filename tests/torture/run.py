@@ -48,7 +48,7 @@ _FULL = 0.3
 _SETTLE_S = 180.0
 
 
-class Run:
+class TortureRun:
     """A run in a folder, which afterwards contains the history and the logs of the servers.
 
     Args:

@@ -41,7 +41,7 @@ class SmallDisk:
                 if attempt == _TRIES:
                     raise
 
-    def make_room(self) -> None:
+    def free_capacity(self) -> None:
         self._resize(_SIZE)
 
     def _resize(self, size: int) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from torture.anomalies import Anomaly, Kind
-from torture.history import OK, History, Operation, Place
+from torture.history import OK, History, Operation, Position
 
 
 def check_transactions(history: History) -> Iterator[Anomaly]:
@@ -17,7 +17,7 @@ def check_transactions(history: History) -> Iterator[Anomaly]:
         if reader.is_committed
         for received in reader.records
     }
-    processed: dict[tuple[str, Place], list[Operation]] = defaultdict(list)
+    processed: dict[tuple[str, Position], list[Operation]] = defaultdict(list)
     for operation in history.of_kind("txn"):
         seen = [value for _, value in operation.records if value in visible]
         if history.is_complete and 0 < len(seen) < len(operation.records):
@@ -35,7 +35,9 @@ def check_transactions(history: History) -> Iterator[Anomaly]:
         yield from _check_all_processed(history, set(processed))
 
 
-def _check_all_processed(history: History, processed: set[tuple[str, Place]]) -> Iterator[Anomaly]:
+def _check_all_processed(
+    history: History, processed: set[tuple[str, Position]]
+) -> Iterator[Anomaly]:
     """Every received record below a group's committed offset is an input of the group."""
     ends: dict[tuple[str, str], int] = defaultdict(int)
     groups = {each.group for each in history.of_kind("txn") if each.inputs and each.group}

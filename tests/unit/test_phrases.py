@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from phrases import count_empty_names, count_phrases, prose_files
+from phrases import count_empty_names, count_former_words, count_phrases, prose_files
 
 _PROJECT = Path(__file__).parents[2]
 
@@ -63,6 +63,19 @@ def test_names_that_hold_nothing_are_counted(tmp_path: Path) -> None:
     path.write_text("def _found(place, *, each=1):\n    self._known = wanted = a.found\n")
     counts = dict.fromkeys(["each", "found", "known", "place", "wanted"], 1)
     assert count_empty_names(path) == counts
+
+
+def test_words_of_this_project_in_names_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("class SpaceGate:\n    def _next_turn(self, newcomers): self.is_hosted = 1\n")
+    assert count_former_words(path) == {"gate": 1, "turn": 1, "newcomers": 1, "hosted": 1}
+
+
+def test_names_of_the_source_have_the_words_of_the_field() -> None:
+    modules = list((_PROJECT / "src").rglob("*.py"))
+    assert len(modules) > 300
+    counts = {str(path.relative_to(_PROJECT)): count_former_words(path) for path in modules}
+    assert {name: dict(words) for name, words in counts.items() if words} == {}
 
 
 def test_each_name_of_the_source_says_what_it_holds() -> None:

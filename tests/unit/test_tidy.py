@@ -20,13 +20,13 @@ _DECISION_PATHS = (
     "protocol",
     "records",
     "assignors",
-    "dialogue",
+    "network_client",
     "storage",
     "replica",
     "coordinator",
     "metadata",
     "server/handlers",
-    "server/peers",
+    "server/inter_broker",
 )
 # The drivers inside decision packages, whose business is to wait for the world.
 _DRIVERS = ("metadata/store", "metadata/log.py")

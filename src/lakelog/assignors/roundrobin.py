@@ -21,13 +21,13 @@ def assign(members: Sequence[Member], partition_counts: Mapping[str, int]) -> As
     assignment: Assignment = {member.member_id: {} for member in members}
     ordered = in_order(members)
     subscribed = frozenset[str]().union(*(member.topics for member in members))
-    turn = 0
+    next_index = 0
     for topic in sorted(subscribed & partition_counts.keys()):
         for partition in range(partition_counts[topic]):
             # This ends: each topic here has a subscriber.
-            while topic not in ordered[turn % len(ordered)].topics:
-                turn += 1
-            member = ordered[turn % len(ordered)]
+            while topic not in ordered[next_index % len(ordered)].topics:
+                next_index += 1
+            member = ordered[next_index % len(ordered)]
             assignment[member.member_id].setdefault(topic, []).append(partition)
-            turn += 1
+            next_index += 1
     return assignment

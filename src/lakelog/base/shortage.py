@@ -37,7 +37,7 @@ def no_space(filename: str | None = None) -> OSError:
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), filename)
 
 
-class OutOfRoomError(KafkaError):
+class OutOfCapacityError(KafkaError):
     """KAFKA_STORAGE_ERROR of an operation that was not carried out because of a shortage."""
 
     def __init__(self, error: OSError) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from lakelog.cli.options import Session
+from lakelog.cli.options import CommandSession
 from lakelog.cli.render import note
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ START_S = 5.0
 """Seconds that a command waits for a broker on this host, unless `--timeout` is shorter."""
 
 
-def open_admin(session: Session) -> Admin:
+def open_admin(session: CommandSession) -> Admin:
     """Return an administrator. If the brokers are on this host, its first request waits for one.
 
     That request raises `NotStartedError` if no broker listens within `START_S`.
@@ -34,7 +34,7 @@ def open_admin(session: Session) -> Admin:
     return Admin(session.brokers, timeout_s=session.timeout_s, startup=startup)
 
 
-def starting(session: Session, limit_s: float) -> Startup:
+def starting(session: CommandSession, limit_s: float) -> Startup:
     """Return a wait of `limit_s` for a broker; a long one prints a note on a terminal.
 
     limit_s: seconds.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakelog.base.errors import ErrorCode
 from lakelog.cli.asking import confirm
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import Consent, Output, Session
+from lakelog.cli.options import CommandSession, Consent, Output
 from lakelog.cli.positions import TopicPartition
 from lakelog.cli.render import Listing, counted, note, show
 
@@ -81,7 +81,7 @@ def _note(candidates: Candidates, replica: int) -> str:
 
 
 def elect_preferred(
-    admin: Admin, names: Sequence[str], partition: list[int] | None, session: Session
+    admin: Admin, names: Sequence[str], partition: list[int] | None, session: CommandSession
 ) -> None:
     """Have the preferred replicas lead the partitions. Raises `CliError`."""
     topics = [admin.topics.describe(name) for name in names]
@@ -96,7 +96,7 @@ def elect_uncleanly(
     partition: list[int] | None,
     *,
     ignore_missing: bool,
-    session: Session,
+    session: CommandSession,
     consent: Consent,
     output: Output,
 ) -> None:
@@ -152,7 +152,7 @@ def _candidates(admin: Admin, topic: Topic, partition: list[int] | None) -> list
     ]
 
 
-def _report_elections(results: Mapping[TopicPartition, Elected], session: Session) -> None:
+def _report_elections(results: Mapping[TopicPartition, Elected], session: CommandSession) -> None:
     """Report the results. Raises `CliError` if an election failed."""
     needless = [key for key, result in results.items() if result.error is _NOT_NEEDED]
     failed = [

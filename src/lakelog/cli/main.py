@@ -11,7 +11,7 @@ from lakelog import __version__
 from lakelog.base.errors import KafkaError
 from lakelog.cli.declaration import HELP_FLAGS, Command, Noun, end_of_options, overview
 from lakelog.cli.failures import CliError, explain_exception, report, suggestion
-from lakelog.cli.options import Consent, Output, Session
+from lakelog.cli.options import CommandSession, Consent, Output
 from lakelog.cli.streams import prepare_streams
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def split_leading(argv: list[str]) -> tuple[list[str], list[str]]:
     if not argv or not argv[0].startswith("-"):
         return [], argv
     common = Command("", run)
-    for options in (Session, Output, Consent):
+    for options in (CommandSession, Output, Consent):
         common.add_group(options.__name__, options)
     takes_value = {
         name: argument.nargs != 0

@@ -39,7 +39,7 @@ class Verbosity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session(Verbosity):
+class CommandSession(Verbosity):
     """How to reach the brokers, and how much to print."""
 
     brokers: str = field(default_factory=lambda: os.environ.get("LAKELOG_BROKERS") or _BROKERS)

@@ -223,7 +223,7 @@ class SendingProducer:
         """
         call = partial(self._producer.send, topic, value, *arguments, **fields)
         delivery = await self._thread.run(call)
-        await _settled(delivery.batches)
+        await _completed(delivery.batches)
         return delivery.result(0)
 
     async def send_table(self, rows: Any, topic: str | None = None) -> list[WrittenRows]:
@@ -232,7 +232,7 @@ class SendingProducer:
         Raises the errors of `Producer.send_table` and `TableDelivery.result`.
         """
         delivery = await self._thread.run(partial(self._producer.send_table, rows, topic))
-        await _settled(delivery.batches)
+        await _completed(delivery.batches)
         return delivery.result(0)
 
     async def flush(self, timeout_s: float | None = None) -> None:
@@ -266,7 +266,7 @@ class AsyncProducer(SendingProducer):
         super().__init__(Producer(bootstrap, **settings))
 
 
-async def _settled(batches: Iterable[BatchResult]) -> None:
+async def _completed(batches: Iterable[BatchResult]) -> None:
     """Return when all batches have a result or an error."""
     loop = asyncio.get_running_loop()
     for batch in batches:

@@ -17,10 +17,15 @@ from lakelog import __version__
 from lakelog.base.closeable import Closeable
 from lakelog.base.events import event
 from lakelog.client.address import Address, shown
-from lakelog.client.errors import ConnectionLostError, ProtocolError, UnreachableError, of_dialogue
-from lakelog.dialogue.dialogue import Dialogue
-from lakelog.dialogue.errors import DialogueError
-from lakelog.dialogue.frames import MAX_RESPONSE_BYTES, response_size
+from lakelog.client.errors import (
+    ConnectionLostError,
+    ProtocolError,
+    UnreachableError,
+    of_network_client,
+)
+from lakelog.network_client.errors import NetworkClientError
+from lakelog.network_client.frames import MAX_RESPONSE_BYTES, response_size
+from lakelog.network_client.requests import NetworkClient
 from lakelog.protocol.api import api_for
 from lakelog.wire.framing import FRAME_SIZE_BYTES
 from lakelog.wire.schema import Buffer, Message
@@ -39,11 +44,15 @@ class Connection(Closeable):
     """
 
     def __init__(
-        self, sock: socket.socket, dialogue: Dialogue, max_response_bytes: int, where: str
+        self,
+        sock: socket.socket,
+        network_client: NetworkClient,
+        max_response_bytes: int,
+        where: str,
     ) -> None:
         self._sock = sock
         self._where = where
-        self._dialogue = dialogue
+        self._network_client = network_client
         self._max_response_bytes = max_response_bytes
         self._timeout_s = -1.0
         self._open = True
@@ -73,12 +82,12 @@ class Connection(Closeable):
             raise UnreachableError(f"{where}: {reason}", timed_out=timed_out) from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
-        connection = cls(sock, Dialogue(client_id, __version__), max_response_bytes, where)
+        connection = cls(sock, NetworkClient(client_id, __version__), max_response_bytes, where)
         try:
             connection._negotiate(timeout_s)
-        except DialogueError as error:
+        except NetworkClientError as error:
             connection.close()
-            raise of_dialogue(error) from error
+            raise of_network_client(error) from error
         except BaseException:
             connection.close()
             raise
@@ -93,12 +102,12 @@ class Connection(Closeable):
     @property
     def features(self) -> Mapping[str, tuple[int, int]]:
         """Lowest and highest level of each feature that the broker supports (KIP-584)."""
-        return self._dialogue.features
+        return self._network_client.features
 
     @property
     def is_stale(self) -> bool:
         """Whether the broker closed the connection, or sent data while no request was in flight."""
-        if self._dialogue.in_flight:
+        if self._network_client.in_flight:
             return False
         try:
             self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -111,7 +120,7 @@ class Connection(Closeable):
     @property
     def in_flight(self) -> int:
         """Number of requests without a response yet."""
-        return self._dialogue.in_flight
+        return self._network_client.in_flight
 
     def fileno(self) -> int:
         """Return the socket's file descriptor, for a selector."""
@@ -124,7 +133,7 @@ class Connection(Closeable):
 
         Raises `ConnectionLostError`, `ProtocolError` and `UnsupportedError`. timeout_s: seconds.
         """
-        assert not self._dialogue.in_flight, "responses to earlier requests are pending"
+        assert not self._network_client.in_flight, "responses to earlier requests are pending"
         self.send(message, newest=newest)
         return self.receive(timeout_s)[1]
 
@@ -134,9 +143,9 @@ class Connection(Closeable):
         answered: whether the broker will send a response (not for Produce with acks=0).
         """
         try:
-            correlation_id, parts = self._dialogue.ask(message, newest, answered=answered)
-        except DialogueError as error:
-            raise of_dialogue(error) from error
+            correlation_id, parts = self._network_client.ask(message, newest, answered=answered)
+        except NetworkClientError as error:
+            raise of_network_client(error) from error
         if _log.isEnabledFor(logging.DEBUG):
             self._log_request(message, newest, correlation_id, parts)
         self._write(parts)
@@ -150,13 +159,13 @@ class Connection(Closeable):
         """
         try:
             frame = self._read_frame(timeout_s)
-            correlation_id, message = self._dialogue.answer(frame)
+            correlation_id, message = self._network_client.answer(frame)
         except BaseException as error:
             _log.info("Closing %s: %s", self._where, error, extra=event("connection_lost"))
             # The position in the stream is unknown now: another read could start within a frame.
             self.close()
-            if isinstance(error, DialogueError):
-                raise of_dialogue(error) from error
+            if isinstance(error, NetworkClientError):
+                raise of_network_client(error) from error
             raise
         if _log.isEnabledFor(logging.DEBUG):
             self._log_response(message, correlation_id, len(frame))
@@ -165,9 +174,9 @@ class Connection(Closeable):
     def version(self, request: type[Message], newest: int | None = None) -> int:
         """Return the version in which such a request is sent. Raises `UnsupportedError`."""
         try:
-            return self._dialogue.version(api_for(request), newest)
-        except DialogueError as error:
-            raise of_dialogue(error) from error
+            return self._network_client.version(api_for(request), newest)
+        except NetworkClientError as error:
+            raise of_network_client(error) from error
 
     def close(self) -> None:
         """Close the socket. May be called repeatedly, and from another thread to end a wait."""
@@ -178,7 +187,7 @@ class Connection(Closeable):
         self, message: Message, newest: int | None, correlation_id: int, parts: list[Buffer]
     ) -> None:
         api, size = api_for(type(message)), sum(map(len, parts))
-        version = self._dialogue.version(api, newest)
+        version = self._network_client.version(api, newest)
         _log.debug(
             "%s v%d, %d bytes, to %s, correlation id %d",
             api.name,
@@ -204,8 +213,8 @@ class Connection(Closeable):
         version: int | None = None
         # A broker that does not know our version of ApiVersions names its own (KIP-511).
         for _ in range(2):
-            self._write(self._dialogue.hello(version))
-            version = self._dialogue.welcome(self._read_frame(timeout_s))
+            self._write(self._network_client.hello(version))
+            version = self._network_client.welcome(self._read_frame(timeout_s))
             if version is None:
                 return
         raise ProtocolError("the broker rejects the versions that it offers")
@@ -235,8 +244,8 @@ class Connection(Closeable):
         head = self._read(FRAME_SIZE_BYTES)
         try:
             size = response_size(head, self._max_response_bytes)
-        except DialogueError as error:
-            raise of_dialogue(error, self._where) from error
+        except NetworkClientError as error:
+            raise of_network_client(error, self._where) from error
         return self._read(size)
 
     def _read(self, size: int) -> bytes:

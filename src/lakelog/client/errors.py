@@ -12,7 +12,11 @@ group has members" instead of "group 'billing'".
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError, error_code
-from lakelog.dialogue.errors import DialogueError, InvalidResponseError, NoCommonVersionError
+from lakelog.network_client.errors import (
+    InvalidResponseError,
+    NetworkClientError,
+    NoCommonVersionError,
+)
 
 _E = ErrorCode
 
@@ -156,8 +160,8 @@ class ProtocolError(ClientError):
         super().__init__(ErrorCode.INVALID_REQUEST, message, hint=hint)
 
 
-def of_dialogue(error: DialogueError, where: str = "") -> ClientError:
-    """Return the `ClientError` for an error of the dialogue; `where` names the peer."""
+def of_network_client(error: NetworkClientError, where: str = "") -> ClientError:
+    """Return the `ClientError` for an error of the network client; `where` names the peer."""
     message = f"{where}: {error.message}" if where else error.message
     if isinstance(error, InvalidResponseError):
         return ProtocolError(message)

@@ -1,8 +1,8 @@
 """Hosts the shards of the partitions that this broker coordinates.
 
 The host finds the shard of a key, and loads and unloads shards. A shard belongs to the leader epoch
-in which it was loaded (`hosted.py`, which writes its decisions). If the outcome of an append is
-unknown, the host drops the shard and reloads it from the log: memory never differs from the log.
+in which it was loaded (`shard_context.py`, which writes its decisions). If the outcome of an append
+is unknown, the host drops the shard and reloads it from the log: memory never differs from the log.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.hosted import Hosted, Writing
 from lakelog.coordinator.loading import UNREADABLE, Reloads, replay_log
 from lakelog.coordinator.partitioning import partition_for
 from lakelog.coordinator.shard import Now, PartitionLogs, Request, Result, Shard, coordinator_code
+from lakelog.coordinator.shard_context import ShardContext, Writing
 from lakelog.runtime.api import Clock, Tasks
 
 S = TypeVar("S", bound=Shard[Any])
@@ -74,31 +74,31 @@ class ShardHost(Generic[S]):
         self._partitions_default = partitions
         self._empty_key_code = empty_key_code
         self._writing = Writing(topic, clock, tasks, batch_bytes_max, codec, self._reload, provide)
-        self._hosted: dict[int, Hosted[S]] = {}
+        self._contexts: dict[int, ShardContext[S]] = {}
         self._reloads = Reloads(topic, self.load, tasks)
 
     @property
     def partitions(self) -> list[int]:
         """Partitions that are loaded or being loaded."""
-        return sorted(self._hosted)
+        return sorted(self._contexts)
 
     @property
     def loading(self) -> list[int]:
         """Partitions that have not been replayed to their end."""
-        return [partition for partition, hosted in self._hosted.items() if not hosted.active]
+        return [partition for partition, context in self._contexts.items() if not context.active]
 
     @property
     def is_complete(self) -> bool:
         """Whether each partition that this broker leads has been replayed to its end.
 
-        A partition that is about to be loaded, or whose log cannot be read, is not hosted.
+        A partition that is about to be loaded, or whose log cannot be read, is not served.
         """
-        hosted = map(self._hosted.get, self._logs.led())
-        return all(partition is not None and partition.active for partition in hosted)
+        context = map(self._contexts.get, self._logs.led())
+        return all(partition is not None and partition.active for partition in context)
 
     def active_shards(self) -> list[S]:
         """Return the shards that have been replayed to their end."""
-        return [hosted.shard for hosted in self._hosted.values() if hosted.active]
+        return [context.shard for context in self._contexts.values() if context.active]
 
     def partition_for(self, key: str) -> int:
         """Return the partition that stores `key`: a group id or a transactional id."""
@@ -125,11 +125,11 @@ class ShardHost(Generic[S]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return self._active(self.partition_for(key)).shard
 
-    def _active(self, partition: int) -> Hosted[S]:
-        hosted = self._hosted.get(partition)
-        if hosted is None or not hosted.active:
-            raise KafkaError(_code_without(hosted))
-        return hosted
+    def _active(self, partition: int) -> ShardContext[S]:
+        context = self._contexts.get(partition)
+        if context is None or not context.active:
+            raise KafkaError(_code_without(context))
+        return context
 
     def ask(self, request: Request[S]) -> None:
         """Decide a request; the reply comes once the decision is committed.
@@ -139,15 +139,15 @@ class ShardHost(Generic[S]):
         if not request.key and not request.allows_empty_key:
             request.refuse(self._empty_key_code)
             return
-        hosted = self._hosted.get(self.partition_for(request.key))
-        if hosted is None or not hosted.active:
-            request.refuse(_code_without(hosted))
+        context = self._contexts.get(self.partition_for(request.key))
+        if context is None or not context.active:
+            request.refuse(_code_without(context))
             return
         if not self._logs.is_current():
             request.refuse(ErrorCode.NOT_COORDINATOR)
             return
         try:
-            hosted.decide(request.decide, request)
+            context.decide(request.decide, request)
         except KafkaError as error:
             request.refuse(coordinator_code(error.code))
 
@@ -168,23 +168,23 @@ class ShardHost(Generic[S]):
 
     def leader_epoch(self, partition: int) -> int | None:
         """Return the leader epoch for which a partition is loaded or being loaded, if it is."""
-        hosted = self._hosted.get(partition)
-        return None if hosted is None else hosted.leader_epoch
+        context = self._contexts.get(partition)
+        return None if context is None else context.leader_epoch
 
     async def load(self, partition: int, leader_epoch: int) -> None:
         """Replay the partition and begin to serve it in this leader epoch.
 
-        Returns at once if it is hosted in this epoch, and unloads a shard of another one. Raises
+        Returns at once if it is served in this epoch, and unloads a shard of another one. Raises
         `KafkaError`, `OSError`, `CorruptRecord` or `WireError` if the epoch is over or the log
-        cannot be read. The partition is then not hosted. After any other exception it is loaded
+        cannot be read. The partition is then not served. After any other exception it is loaded
         again later.
         """
         log = self._logs.open(partition, leader_epoch)
         if self.leader_epoch(partition) == leader_epoch:
             return
-        self._drop_hosted(partition)
+        self._drop_context(partition)
         shard = self._new_shard(partition, leader_epoch)
-        hosted = self._hosted[partition] = Hosted(
+        context = self._contexts[partition] = ShardContext(
             partition, leader_epoch, log, shard, self._writing
         )
         try:
@@ -192,20 +192,20 @@ class ShardHost(Generic[S]):
             if (writer := self._writing.writers.get(partition)) is not None:
                 await writer
             await replay_log(
-                log, self._tasks, self._topic, partition, shard, lambda: hosted.dropped
+                log, self._tasks, self._topic, partition, shard, lambda: context.dropped
             )
-            if hosted.dropped:
+            if context.dropped:
                 return
-            assert self._hosted.get(partition) is hosted, "two shards would decide at once"
-            hosted.begin()
+            assert self._contexts.get(partition) is context, "two shards would decide at once"
+            context.begin()
         except UNREADABLE:
-            if hosted.dropped:
+            if context.dropped:
                 return
-            self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+            self._drop(context, ErrorCode.NOT_COORDINATOR)
             raise
         except Exception as bug:  # noqa: BLE001 - the partition would be loading for ever
-            if not hosted.dropped:
-                self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+            if not context.dropped:
+                self._drop(context, ErrorCode.NOT_COORDINATOR)
                 self._reloads.survive(partition, leader_epoch, bug)
             return
         self._reloads.cancel(partition)
@@ -213,12 +213,12 @@ class ShardHost(Generic[S]):
     def unload(self, partition: int) -> None:
         """Stop at once, and answer all waiting requests `NOT_COORDINATOR`."""
         self._reloads.cancel(partition)
-        self._drop_hosted(partition)
+        self._drop_context(partition)
 
-    def _drop_hosted(self, partition: int) -> None:
-        hosted = self._hosted.get(partition)
-        if hosted is not None:
-            self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+    def _drop_context(self, partition: int) -> None:
+        context = self._contexts.get(partition)
+        if context is not None:
+            self._drop(context, ErrorCode.NOT_COORDINATOR)
 
     def close(self) -> None:
         """Unload all partitions, and load none again."""
@@ -226,19 +226,19 @@ class ShardHost(Generic[S]):
             self.unload(partition)
         self._reloads.cancel_all()
 
-    def _drop(self, hosted: Hosted[S], code: ErrorCode) -> None:
-        assert self._hosted[hosted.partition] is hosted, "its successor would be dropped"
-        del self._hosted[hosted.partition]
-        hosted.drop(code)
+    def _drop(self, context: ShardContext[S], code: ErrorCode) -> None:
+        assert self._contexts[context.partition] is context, "its successor would be dropped"
+        del self._contexts[context.partition]
+        context.drop(code)
 
-    def _reload(self, hosted: Hosted[S]) -> None:
+    def _reload(self, context: ShardContext[S]) -> None:
         """Replay the log again: it may have decisions that were reported as failed."""
-        self._drop(hosted, ErrorCode.NOT_COORDINATOR)
-        self._reloads.begin(hosted.partition, hosted.leader_epoch)
+        self._drop(context, ErrorCode.NOT_COORDINATOR)
+        self._reloads.begin(context.partition, context.leader_epoch)
 
 
-def _code_without(hosted: Hosted[Any] | None) -> ErrorCode:
-    """Return the code for a request to a partition that is not hosted, or is being loaded."""
-    if hosted is None:
+def _code_without(context: ShardContext[Any] | None) -> ErrorCode:
+    """Return the code for a request to a partition that is not served, or is being loaded."""
+    if context is None:
         return ErrorCode.NOT_COORDINATOR
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -84,9 +84,9 @@ def _replay_control(shard: Shard[Any], producer_id: int, key: bytes) -> None:
 
 
 async def _yield_to_loop(tasks: Tasks) -> None:
-    turn = tasks.future()
-    tasks.call_soon(turn.set_result, None)
-    await turn
+    pause = tasks.future()
+    tasks.call_soon(pause.set_result, None)
+    await pause
 
 
 class Reloads:

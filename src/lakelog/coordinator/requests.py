@@ -31,14 +31,14 @@ class ClientRequest(ABC):
 
     def answer(self, reply: Any) -> None:
         """Complete the future, unless the caller has cancelled it."""
-        settle(self.future, reply)
+        complete(self.future, reply)
 
     def refuse(self, code: ErrorCode) -> None:
         """Reply with an error code."""
         self.answer(code)
 
 
-def settle(future: Any, response: object) -> None:
+def complete(future: Any, response: object) -> None:
     """Complete the future with a response, unless the caller has cancelled it."""
     if future.done():
         assert future.cancelled(), "a caller is answered once"

@@ -239,9 +239,9 @@ class PartitionLog(Protocol):
         """Append one batch and return its base offset once it is committed.
 
         Raises `KafkaError`, or `OSError` if the log directory failed. The batch is not in the log
-        if the code is in `NOT_APPENDED` or the error is an `OutOfRoomError`. After any other error
-        it may be in the log. If so, a `read` that begins after the error returns it: the batch
-        cannot appear later.
+        if the code is in `NOT_APPENDED` or the error is an `OutOfCapacityError`. After any other
+        error it may be in the log. If so, a `read` that begins after the error returns it: the
+        batch cannot appear later.
         """
         ...
 

@@ -5,5 +5,5 @@ commits them and publishes each new image; `store/` keeps the log. `describe_con
 the settings in force for DescribeConfigs.
 
 Only `log.py` and `store/` do I/O. Nothing here creates or removes the files of topics; subscribers
-of the log do (`server/cluster/`).
+of the log do (`server/topics/`).
 """

@@ -272,7 +272,7 @@ def may_lack_records(old: PartitionImage, new: PartitionImage) -> bool:
 
 
 def led_uncleanly(partition: PartitionImage, leader: int) -> PartitionImage:
-    """Return the partition led by this replica, whose log the others adopt."""
+    """Return the partition led by this replica, whose log the others copy."""
     assert leader in partition.replicas
     # The ISR is the leader alone: every other replica has to truncate to its log first, even if it
     # has more records.

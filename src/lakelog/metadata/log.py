@@ -36,9 +36,9 @@ from lakelog.metadata.store.api import (
     NO_CHANGE,
     Change,
     ControllerTerm,
+    EntryOutcome,
     MetadataBatch,
     MetadataStore,
-    Outcome,
     Space,
     UnreservedSpace,
 )
@@ -286,7 +286,7 @@ class MetadataLog:
 
     async def catch_up(self) -> None:
         """As `refresh`, but stand for no election: read the entries, then the term."""
-        # An empty plan is settled only after the reported changes were read, so its result proves
+        # An empty plan is complete only after the reported changes were read, so its result proves
         # that the image is at least as new as this call.
         self._changes |= Change.ENTRIES | Change.TERM
         await self.submit(lambda image: Plan((), None))
@@ -326,7 +326,7 @@ class MetadataLog:
             self._worker = self._tasks.spawn(self._work(), name="metadata-log")
 
     async def _work(self) -> None:
-        """Run until no work is left. A failure settles all waiting plans: their callers wait."""
+        """Run until no work is left. A failure completes all waiting plans: their callers wait."""
         try:
             # One worker does everything in turn. Images are therefore published in the order of the
             # log, and no plan is made on an image that another plan is just changing.
@@ -414,13 +414,13 @@ class MetadataLog:
         self._term = term
 
     async def _commit_group(self, group: PlanGroup) -> None:
-        """Settle the group's plans, or put them back into the queue to be planned again."""
+        """Complete the group's plans, or put them back into the queue to be planned again."""
         try:
             if not await self._write(group):
                 self._queue.put_back(group.plans)
                 # The results belong to an image that lost; the plans are called again with the
                 # newer one.
-                group.settled.clear()
+                group.completed.clear()
                 await self._catch_up()
                 return
         except MetadataFull as error:
@@ -429,13 +429,13 @@ class MetadataLog:
         except Exception as error:
             self._note_lasting(error)
             for submitted in group.plans:
-                submitted.settle(None, _as_kafka_error(error))
+                submitted.complete(None, _as_kafka_error(error))
             if not isinstance(error, KafkaError | MetadataError):
                 raise
             return
         assert not group.entries or self.image.end == group.entries[-1].image.end
-        for submitted, result, failure in group.settled:
-            submitted.settle(result, failure)
+        for submitted, result, failure in group.completed:
+            submitted.complete(result, failure)
         self._snapshots.write_if_due(self.image)
 
     async def _write(self, group: PlanGroup) -> bool:
@@ -459,7 +459,7 @@ class MetadataLog:
             self._queue.put_back(entitled)
             failed = [submitted for submitted in failed if not submitted.from_reserve]
         for submitted in failed:
-            submitted.settle(None, _as_kafka_error(error))
+            submitted.complete(None, _as_kafka_error(error))
 
     async def _append(self, payload: bytes) -> bool:
         """Return true once the batch is in the log, false if it lost and the image is behind."""
@@ -475,9 +475,9 @@ class MetadataLog:
         for _ in range(_UNKNOWN_TRIES_MAX):
             try:
                 outcome = (await self._store.append(batch, self.image.end)).outcome
-                if outcome is Outcome.DONE:
+                if outcome is EntryOutcome.DONE:
                     return True
-                if outcome is not Outcome.UNKNOWN:
+                if outcome is not EntryOutcome.UNKNOWN:
                     return await self._was_mine(outcome)
             except MetadataError as error:
                 if unknown:
@@ -487,12 +487,12 @@ class MetadataLog:
             unknown = True
         raise _unknown("the metadata store did not report whether the change was written")
 
-    async def _was_mine(self, outcome: Outcome) -> bool:
+    async def _was_mine(self, outcome: EntryOutcome) -> bool:
         """After LOST or FENCED, return whether an earlier attempt had stored the batch."""
         if await self._store.position_of(self._writer_id, self._serial) is not None:
             return True
         # Only now: winning a term would not show whether the batch is in the log.
-        if outcome is Outcome.FENCED:
+        if outcome is EntryOutcome.FENCED:
             await self._stand_for_election()
         return False
 

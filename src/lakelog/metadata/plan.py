@@ -116,7 +116,7 @@ class SubmittedPlan(NamedTuple):
     future: Any
     from_reserve: bool
 
-    def settle(self, result: object, error: Exception | None = None) -> None:
+    def complete(self, result: object, error: Exception | None = None) -> None:
         """Pass the result or the error to the caller; a cancelled caller gets neither."""
         if self.future.done():
             return
@@ -136,12 +136,12 @@ class PlanGroup:
 
     records: list[Record]
     entries: list[PlannedEntry]
-    settled: list[tuple[SubmittedPlan, object, Exception | None]]
+    completed: list[tuple[SubmittedPlan, object, Exception | None]]
 
     @property
     def plans(self) -> list[SubmittedPlan]:
         """The plans of the group in the order of submission."""
-        return [submitted for submitted, _, _ in self.settled]
+        return [submitted for submitted, _, _ in self.completed]
 
 
 class PlanQueue:
@@ -169,9 +169,9 @@ class PlanQueue:
         self._waiting.extendleft(reversed(list(plans)))
 
     def fail(self, error: Exception) -> None:
-        """Settle all waiting plans with an error."""
+        """Complete all waiting plans with an error."""
         while self._waiting:
-            self._waiting.popleft().settle(None, error)
+            self._waiting.popleft().complete(None, error)
 
     def next_group(self, image: MetadataImage) -> PlanGroup:
         """Remove as many plans as fit one entry of the log after `image`, at least one.
@@ -198,23 +198,24 @@ class PlanQueue:
                 # An older broker would stop at such a record.
                 assert all(metadata_version_of(record) <= level for record in records)
             except Exception as error:  # noqa: BLE001 - the caller of `submit` gets it
-                group.settled.append((self._waiting.popleft(), None, error))
+                group.completed.append((self._waiting.popleft(), None, error))
                 continue
             size += sum(map(len, encoded))
             if lines and size > self._entry_bytes_max:
                 break  # the plan begins the next group, and is called again for it
-            group.settled.append((self._waiting.popleft(), plan.result, None))
+            group.completed.append((self._waiting.popleft(), plan.result, None))
             planned = changed
             group.records += records
             lines += encoded
-        assert group.settled
+        assert group.completed
         group.entries = entries_of(image, group.records, lines, planned, self._entry_bytes_max)
         return group
 
     def _encoded(
         self, image: MetadataImage, records: tuple[Record, ...]
     ) -> tuple[tuple[Record, ...], list[bytes]]:
-        """Return the records of a plan in the form that the log has room for, and their lines."""
+        """Return the records of a plan in the form that the log has capacity for, and their
+        lines."""
         lines = [encode_record(record) for record in records]
         if sum(map(len, lines)) > self._entry_bytes_max:
             smaller = divided(image, records, self._entry_bytes_max)

@@ -60,7 +60,7 @@ class Refusal(IntEnum):
     """Too many runs of the query have begun without a commit."""
 
 
-class Refused(Struct):
+class RefusedCommitSet(Struct):
     """A refusal, beside the error code of the response."""
 
     reason: int = int8()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.protocol.api import OWN_TAGS, Api
-from lakelog.protocol.commit_sets import CommitSet, Refused, SinkState
+from lakelog.protocol.commit_sets import CommitSet, RefusedCommitSet, SinkState
 from lakelog.wire.schema import Message, boolean, int16, int32, int64, string, struct
 
 
@@ -36,7 +36,9 @@ class EndTxnResponse(Message, versions="0-5", flexible="3+"):
     producer_epoch: int = int16("5+", default=-1)
     sink: SinkState | None = struct(SinkState, "3+", nullable="3+", tag=OWN_TAGS, default=None)
     """The sink after the request."""
-    refused: Refused | None = struct(Refused, "3+", nullable="3+", tag=OWN_TAGS + 1, default=None)
+    refused: RefusedCommitSet | None = struct(
+        RefusedCommitSet, "3+", nullable="3+", tag=OWN_TAGS + 1, default=None
+    )
 
 
 API = Api(26, EndTxnRequest, EndTxnResponse)

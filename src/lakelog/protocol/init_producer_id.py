@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.protocol.api import OWN_TAGS, Api
-from lakelog.protocol.commit_sets import Refused, SinkParent, SinkRun, SinkState
+from lakelog.protocol.commit_sets import RefusedCommitSet, SinkParent, SinkRun, SinkState
 from lakelog.wire.schema import Message, boolean, int16, int32, int64, string, struct
 
 
@@ -42,7 +42,9 @@ class InitProducerIdResponse(Message, versions="0-6", flexible="2+"):
     ongoing_txn_producer_epoch: int = int16("6+", default=-1)
     sink: SinkState | None = struct(SinkState, "2+", nullable="2+", tag=OWN_TAGS, default=None)
     """The sink that the request named or whose child it named."""
-    refused: Refused | None = struct(Refused, "2+", nullable="2+", tag=OWN_TAGS + 1, default=None)
+    refused: RefusedCommitSet | None = struct(
+        RefusedCommitSet, "2+", nullable="2+", tag=OWN_TAGS + 1, default=None
+    )
 
 
 API = Api(22, InitProducerIdRequest, InitProducerIdResponse, latest_is_unstable=True)

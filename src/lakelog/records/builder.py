@@ -191,7 +191,7 @@ def seal(
     base_offset: int,
     leader_epoch: int,
 ) -> None:
-    """Write header and checksum of a batch of `count` records, which follow the room for it.
+    """Write header and checksum of a batch of `count` records, which follow the space for it.
 
     base_timestamp: of the first record, in ms. `BatchBuilder.build` defines the other numbers.
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.base.shortage import OutOfRoomError, is_shortage
+from lakelog.base.shortage import OutOfCapacityError, is_shortage
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
 
@@ -117,7 +117,7 @@ class Availability:
     def storage_error(self, error: OSError | CorruptLog) -> KafkaError:
         """Return the error for a failure of the log, and take the partition offline if it is final.
 
-        `OutOfRoomError`, which clients retry, for a shortage of space or file descriptors. Any
+        `OutOfCapacityError`, which clients retry, for a shortage of space or file descriptors. Any
         other failure, and any failed flush, leaves the state of the log unknown: the partition goes
         offline and the error is KAFKA_STORAGE_ERROR. A retired partition has no files, so its
         failures mean nothing: UNKNOWN_TOPIC_OR_PARTITION.
@@ -126,6 +126,6 @@ class Availability:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if is_shortage(error) and not self._log.broken:
             self._note_shortage(error)
-            return OutOfRoomError(error)
+            return OutOfCapacityError(error)
         self.take_offline(str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")

@@ -174,7 +174,7 @@ class FetchPlan:
         self.incremental = incremental
 
     def refresh(self) -> None:
-        """Adopt the partitions that are due by now; a complete response has all of them."""
+        """Apply the partitions that are due by now; a complete response has all of them."""
         if self.incremental and self.session is not None and self.session.news is not None:
             self.targets = self.session.due()
 
@@ -333,7 +333,7 @@ class FetchSessions:
         self, targets: list[FetchTarget], uses_topic_ids: bool, now: float
     ) -> FetchSession | None:
         size = sum(_memory(target.topic) for target in targets)
-        if self._has_many_unknown(targets) or not self._make_room(1, size, now):
+        if self._has_many_unknown(targets) or not self._free_capacity(1, size, now):
             return None
         # Random ids: a client that outlives the broker must not find another client's session.
         session_id = 0
@@ -360,7 +360,7 @@ class FetchSessions:
         # releases all of it.
         self._account.add(session.id, session.memory - before)
         session.know_news(self._purgatory)
-        if self._has_many_unknown(fresh) or not self._make_room(0, 0, now):
+        if self._has_many_unknown(fresh) or not self._free_capacity(0, 0, now):
             self._drop(session.id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
@@ -370,7 +370,7 @@ class FetchSessions:
         unknown = sum(not self._is_known(target.topic, target.partition) for target in targets)
         return unknown > UNKNOWN_MAX
 
-    def _make_room(self, slots: int, memory: int, now: float) -> bool:
+    def _free_capacity(self, slots: int, memory: int, now: float) -> bool:
         """Return whether so much more fits, if necessary after evicting unused sessions."""
         while (
             len(self._sessions) + slots > self._slots_max

@@ -101,7 +101,7 @@ class Follower:
 
     def is_mute(self, leader_end: int, now_ms: int, mute_max_ms: int) -> bool:
         """Return whether it lacks records and has sent no fetch for more than `mute_max_ms`."""
-        # The first fetch of a reign may take a while, after an election of many partitions.
+        # The first fetch of a leader epoch may take a while, after an election of many partitions.
         if self.end_offset == _UNKNOWN or self.end_offset >= leader_end:
             return False
         session = self.idle_in
@@ -110,7 +110,7 @@ class Follower:
 
 
 class Followers:
-    """The followers of one partition during one reign of its leader."""
+    """The followers of one partition during one leader epoch of its leader."""
 
     __slots__ = ("_by_id",)
 
@@ -118,13 +118,14 @@ class Followers:
         self._by_id: dict[int, Follower] = {}
 
     def begin(self, replicas: Iterable[int], now_ms: int) -> None:
-        """Forget all positions: a reign begins, and followers may truncate their logs."""
-        # Positions of an earlier reign prove nothing. A follower that truncates now has less than
-        # it had reported, and a watermark over the old position would commit records that it lacks.
+        """Forget all positions: a leader epoch begins, and followers may truncate their logs."""
+        # Positions of an earlier leader epoch prove nothing. A follower that truncates now has less
+        # than it had reported, and a watermark over the old position would commit records that it
+        # lacks.
         self._by_id = {node_id: Follower(now_ms) for node_id in replicas}
 
     def keep(self, replicas: Iterable[int], now_ms: int) -> None:
-        """Follow a change of the assigned replicas within a reign."""
+        """Follow a change of the assigned replicas within a leader epoch."""
         former = self._by_id
         self._by_id = {node_id: former.get(node_id) or Follower(now_ms) for node_id in replicas}
 

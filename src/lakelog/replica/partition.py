@@ -25,10 +25,10 @@ from lakelog.replica.followers import Follower, Followers
 from lakelog.replica.recompressed import recompressed
 from lakelog.replica.role import NO_ROLE, NotLeaderError, Role
 from lakelog.replica.watermark import HighWatermark
-from lakelog.replica.written import Written
+from lakelog.replica.written import WriteCounts
 from lakelog.runtime.api import Buffer
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.folder.reserve import SpaceGate
+from lakelog.storage.folder.reserve import DiskSpaceGuard
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.producers.verification import Verification
@@ -41,14 +41,14 @@ from lakelog.storage.validation.batches import Origin
 logger = logging.getLogger(__name__)
 
 
-class _Held(SpaceGate):
-    """The gate of a leader that hands over: nothing is appended by the short ways."""
+class _Held(DiskSpaceGuard):
+    """The guard of a leader that hands over: nothing is appended by the short ways."""
 
     __slots__ = ("space",)
 
-    def __init__(self, space: SpaceGate) -> None:
+    def __init__(self, space: DiskSpaceGuard) -> None:
         super().__init__()
-        self.is_shut = True
+        self.rejects_writes = True
         self.space = space
 
     def check(self) -> None:
@@ -61,7 +61,7 @@ class Partition:
     Methods for clients raise `NotLeaderError` if another broker leads the partition. Methods that
     use the log raise `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION for a deleted topic,
     KAFKA_STORAGE_ERROR for a partition that is offline or goes offline in the call, and
-    `OutOfRoomError` for a shortage of space or file descriptors. Other errors are named by the
+    `OutOfCapacityError` for a shortage of space or file descriptors. Other errors are named by the
     methods.
     """
 
@@ -71,8 +71,8 @@ class Partition:
         "_changed",
         "_failed",
         "_flush_soon",
-        "_gate",
         "_proposed",
+        "_space_guard",
         "epoch_start",
         "failed_in",
         "fetched_bytes",
@@ -98,7 +98,7 @@ class Partition:
         flush_soon: Callable[[Partition], object],
         changed: Callable[[Partition], object] = lambda partition: None,
         note_shortage: Callable[[OSError], object] = lambda error: None,
-        gate: SpaceGate | None = None,
+        space_guard: DiskSpaceGuard | None = None,
         committed: int = 0,
         now_ms: int = 0,
         monotonic_ms: Callable[[], int] | None = None,
@@ -112,7 +112,7 @@ class Partition:
         changed: called when waiting records are committed, or will not be by this leader, and when
             the log start offset or the availability changes.
         note_shortage: called with each error for which `is_shortage` is true.
-        gate: while it is shut, nothing is appended.
+        space_guard: while it rejects writes, nothing is appended.
         committed: the high watermark of the last checkpoint.
         monotonic_ms: the clock of `now_ms`; without it, that time stands still.
         failed: called when stored records are found damaged, and when the log fails.
@@ -133,7 +133,7 @@ class Partition:
         self._flush_soon = flush_soon
         self._changed = changed
         self._appended = appended
-        self._gate = gate or SpaceGate()
+        self._space_guard = space_guard or DiskSpaceGuard()
         self._failed = failed
         self._availability = Availability(log, self._on_offline, note_shortage, self._on_failed)
         self.failed_in: int | None = None
@@ -144,8 +144,8 @@ class Partition:
         self.followers = Followers()
         """The other replicas, if this broker is the leader."""
         self.watermark = HighWatermark(log, self.followers, committed)
-        log.settles_markers = False
-        self.written = Written(log)
+        log.completes_markers = False
+        self.written = WriteCounts(log)
         self.held_bytes = 0
         """Expired segments that the last retention kept for the topic's table, in bytes."""
         self.fetched_bytes = 0
@@ -158,7 +158,7 @@ class Partition:
         """The exclusive end of the records that `read_committed` consumers may read (KIP-98)."""
         if self.log.producers.first_unstable_offset < 0:
             return self.watermark.offset
-        self._settle_markers()
+        self._complete_markers()
         return min(self.log.last_stable_offset, self.watermark.offset)
 
     @property
@@ -182,12 +182,12 @@ class Partition:
         return self._availability.offline_reason
 
     def use_config(self, config: LogConfig) -> None:
-        """Adopt new settings; records that need no flush under these are committed."""
+        """Apply new settings; records that need no flush under these are committed."""
         needed_flush = self.watermark.by_flush
-        self._adopt(config)
+        self._apply_config(config)
         self._commit_by_config(needed_flush)
 
-    def _adopt(self, config: LogConfig) -> None:
+    def _apply_config(self, config: LogConfig) -> None:
         self.log.use_config(config)
         self.watermark.use_config()
 
@@ -203,7 +203,7 @@ class Partition:
     def note_flush(self) -> None:
         """Commit the records that a finished flush made durable."""
         if self.watermark.advance() or self.watermark.by_flush:
-            self._settle_markers()
+            self._complete_markers()
             self._changed(self)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -248,8 +248,8 @@ class Partition:
         if config.compression_type != "producer" and origin == "client":
             batch = recompressed(batch, config)
         try:
-            if self._gate.is_shut and not self._repeats(batch):
-                self._check_gate(acks_all=acks_all or origin != "client")
+            if self._space_guard.rejects_writes and not self._repeats(batch):
+                self._check_space_guard(acks_all=acks_all or origin != "client")
             if log.segments.active.indexes.loaded is None:
                 check_append(log.segments)
             result = log.append(
@@ -282,7 +282,7 @@ class Partition:
     def _follow_append(self) -> None:
         """Commit the appended batch, or schedule the flush that commits it or a closed segment.
 
-        Raises `KafkaError` (KAFKA_STORAGE_ERROR, or `OutOfRoomError`'s code) if the flush for
+        Raises `KafkaError` (KAFKA_STORAGE_ERROR, or `OutOfCapacityError`'s code) if the flush for
         `flush.messages` fails. The batch is in the log then. If the partition is still online, the
         batch is committed before the error is raised: the producer may check whether its records
         were stored, and must find them.
@@ -299,7 +299,7 @@ class Partition:
         watermark = self.watermark
         watermark.advance()
         if watermark.by_flush:
-            self._settle_markers()
+            self._complete_markers()
             if watermark.written < log.log_end_offset:
                 self._flush_soon(self)
         elif unflushed is not None:
@@ -309,44 +309,45 @@ class Partition:
         if self.written.note_roll():
             self._flush_soon(self)
 
-    def _check_gate(self, *, acks_all: bool) -> None:
-        self._gate.check()
+    def _check_space_guard(self, *, acks_all: bool) -> None:
+        self._space_guard.check()
         # Other records wait for the new leader, or are not acknowledged before it is known.
-        if isinstance(self._gate, _Held) and not acks_all:
+        if isinstance(self._space_guard, _Held) and not acks_all:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, "the preferred replica is about to lead"
             )
 
     def hold(self) -> None:
-        """Reject records that would be acknowledged here alone, until `release` or another reign.
+        """Reject records that would be acknowledged here alone, until `release` or another leader
+        epoch.
 
         A replica that reaches the present end of the log then loses none when it takes over.
         """
-        if not isinstance(self._gate, _Held):
-            self._gate = _Held(self._gate)
+        if not isinstance(self._space_guard, _Held):
+            self._space_guard = _Held(self._space_guard)
 
     def release(self) -> None:
         """Append all records again."""
-        if isinstance(self._gate, _Held):
-            self._gate = self._gate.space
+        if isinstance(self._space_guard, _Held):
+            self._space_guard = self._space_guard.space
 
-    def append_run(
+    def append_coalesced(
         self, batches: Sequence[memoryview], now_ms: int, *, acks_all: bool = False
     ) -> list[int]:
-        """Append a run of a client's batches; return the base offset of each appended one.
+        """Append a group of a client's batches; return the base offset of each appended one.
 
-        The batches after the returned ones are left to `append`; see `Log.append_run`. After a
-        `KafkaError` no batch was appended.
+        The batches after the returned ones are left to `append`; see `Log.append_coalesced`. After
+        a `KafkaError` no batch was appended.
 
         acks_all: whether to append only while `min.insync.replicas` are in sync.
         """
-        if not self.serves or self._gate.is_shut:
+        if not self.serves or self._space_guard.rejects_writes:
             return []
         log = self.log
         if acks_all and len(self.role.isr) < log.config.min_insync_replicas:
             return []
         try:
-            offsets = log.append_run(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            offsets = log.append_coalesced(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except (OSError, CorruptLog) as error:
             raise self.storage_error(error) from error
         if offsets:
@@ -403,7 +404,7 @@ class Partition:
         self.check_min_insync()
         before = self.written.all_bytes
         try:
-            self._gate.check()
+            self._space_guard.check()
             # The index is loaded before the marker is decided on; `NotReady` from within the append
             # would leave half of it.
             self.log.check_marker(commit=commit)
@@ -418,12 +419,12 @@ class Partition:
         except (OSError, CorruptLog) as error:
             raise self.storage_error(error) from error
         self._follow_append()
-        self._settle_markers()
+        self._complete_markers()
         self.written.note_marker(self.written.all_bytes - before)
         self._appended(self.key)
         return offset
 
-    def _settle_markers(self) -> None:
+    def _complete_markers(self) -> None:
         """End the transactions whose markers are committed.
 
         A later leader may lack any other marker, and have the transaction open.
@@ -447,13 +448,14 @@ class Partition:
         is_new = role.leader_epoch > self.leader_epoch or role.is_leader is not self.role.is_leader
         needed_flush = self.watermark.by_flush
         if config is not None:
-            self._adopt(config)
+            self._apply_config(config)
         self.role = role
         self.leader_epoch = role.leader_epoch
         self._update_serves()
         if role.is_leader:
-            # Before the first append of the reign. The empty epoch is also an answer to followers
-            # that ask for it, which would otherwise truncate further than necessary (KIP-101).
+            # Before the first append of the leader epoch. The empty epoch is also an answer to
+            # followers that ask for it, which would otherwise truncate further than necessary
+            # (KIP-101).
             self.log.assign_epoch(role.leader_epoch)
         elif is_new:
             self.log.forget_empty_epochs()
@@ -474,9 +476,9 @@ class Partition:
             self.followers.keep(role.followers, now_ms)
         self._proposed = frozenset()
         self.watermark.use_role(role)
-        # Waiting operations are called in a new reign even if nothing was committed: they have to
-        # fail with the leader's address, not at their timeout. Loading coordinators wait for
-        # nothing that a short ISR cannot commit.
+        # Waiting operations are called in a new leader epoch even if nothing was committed: they
+        # have to fail with the leader's address, not at their timeout. Loading coordinators wait
+        # for nothing that a short ISR cannot commit.
         if self.watermark.advance() or is_new or self.watermark.is_short:
             self._changed(self)
         if config is not None:
@@ -490,7 +492,7 @@ class Partition:
         Call it before the controller gets the proposal, and with no replicas after its refusal.
         """
         assert self.role.is_leader
-        # The union of all proposals that are not answered: an earlier one may still be adopted by
+        # The union of all proposals that are not answered: an earlier one may still be applied by
         # the controller, whose answer was lost.
         self._proposed = self._proposed.union(isr) if isr else frozenset()
         self.watermark.use_role(self.role, self._proposed)
@@ -550,7 +552,7 @@ class Partition:
         log_start: int,
         now_ms: int,
     ) -> None:
-        """Append the batches of a leader's response, unchanged, and adopt its offsets.
+        """Append the batches of a leader's response, unchanged, and apply its offsets.
 
         leader_epoch: in which they were requested; a response to an earlier epoch is ignored.
         log_start: the leader's log start offset, below which it has deleted records.
@@ -566,7 +568,7 @@ class Partition:
             self._append_copies(records, now_ms)
             # After the append: the watermark must not lie beyond the end of the log.
             self.watermark.follow(high_watermark)
-            self._settle_markers()
+            self._complete_markers()
             if log_start > self.log.log_start_offset:
                 # Not beyond the high watermark: this replica does not know yet that records up to
                 # there are committed.
@@ -578,7 +580,7 @@ class Partition:
 
     def _append_copies(self, records: memoryview, now_ms: int) -> None:
         log = self.log
-        while records := records[log.append_fetched_run(records) :]:
+        while records := records[log.append_coalesced_fetched(records) :]:
             header, batch = next(iter_batches(records), (None, records))
             if header is None:
                 return  # the response ends within a batch; the next fetch begins with it
@@ -852,7 +854,7 @@ class Partition:
     def await_rejected(self, batch: Buffer, failure: KafkaError) -> None:
         """Have the producer of a rejected batch repeat it before its next batches.
 
-        These may be on their way, and find enough replicas, room or a coordinator.
+        These may be on their way, and find enough replicas, space or a coordinator.
         """
         if failure.code.retriable and len(batch) >= HEADER.size:
             header = BatchHeader(*HEADER.unpack_from(batch))

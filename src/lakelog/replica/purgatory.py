@@ -22,10 +22,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
-from lakelog.runtime.api import Clock, Tasks, Timer, Turns
+from lakelog.runtime.api import Clock, Iterations, Tasks, Timer
 
 _TRIED_MAX = 128
-"""Largest number of waits that are tried, or expire, in one turn of the loop.
+"""Largest number of waits that are tried, or expire, in one iteration of the loop.
 
 Required by `test_one_turn_tries_a_bounded_number_of_waits`."""
 
@@ -122,13 +122,13 @@ class Queue:
 
 
 class Purgatory:
-    """Waits by key and by deadline; those to try are a part of `turns`."""
+    """Waits by key and by deadline; those to try are a part of `iterations`."""
 
-    def __init__(self, clock: Clock, tasks: Tasks, turns: Turns) -> None:
+    def __init__(self, clock: Clock, tasks: Tasks, iterations: Iterations) -> None:
         self._clock = clock
         self._tasks = tasks
-        self._turns = turns
-        turns.add(self._try_some)
+        self._iterations = iterations
+        iterations.add(self._try_some)
         self._by_key: dict[Hashable, dict[Parked, None]] = {}
         self._deadlines: list[Parked] = []
         self._timer: Timer | None = None
@@ -210,21 +210,22 @@ class Purgatory:
                 self.cancel(parked)
 
     def check_soon(self, key: Hashable) -> None:
-        """Try the waits of `key` in a later turn of the loop.
+        """Try the waits of `key` in a later iteration of the loop.
 
-        The request that caused the event is answered first, and several events in one turn cost one
-        try. A turn tries a bounded number of waits for a bounded time; later turns try the rest.
+        The request that caused the event is answered first, and several events in one loop
+        iteration cost one try. A loop iteration tries a bounded number of waits for a bounded time;
+        later loop iterations try the rest.
         """
         waiting = self._by_key.get(key)
         if waiting is not None:
             self._to_try.update(waiting)
-            self._turns.want()
+            self._iterations.want()
         if key in self._queues:
             self._queues_to_try[key] = None
-            self._turns.want()
+            self._iterations.want()
         if key in self._watchers:
             self._to_try.update(dict.fromkeys(self._report(key)))
-            self._turns.want()
+            self._iterations.want()
 
     def _try_some(self) -> None:
         to_try, queues = self._to_try, self._queues_to_try
@@ -233,12 +234,12 @@ class Purgatory:
         try:
             if to_try:
                 some = list(islice(to_try, _TRIED_MAX))
-                self._turns.run_some(len(some), partial(self._try_next, iter(some)))
+                self._iterations.run_some(len(some), partial(self._try_next, iter(some)))
             if queues:
-                self._turns.run_some(_TRIED_MAX, self._try_in_queue)
+                self._iterations.run_some(_TRIED_MAX, self._try_in_queue)
         finally:
             if to_try or queues:
-                self._turns.want()
+                self._iterations.want()
 
     def _try_in_queue(self) -> bool:
         """Try one wait by its offset; return whether another one may be due."""
@@ -329,10 +330,12 @@ class Purgatory:
         self._timer = self._tasks.call_later(max(0.0, due - self._clock.monotonic()), self._tick)
 
     def _tick(self) -> None:
-        """Expire due waits; the timer rings for the others in the next turn."""
+        """Expire due waits; the timer rings for the others in the next loop iteration."""
         self._timer = None
         try:
-            self._turns.run_some(_TRIED_MAX, partial(self._expire_next, self._clock.monotonic()))
+            self._iterations.run_some(
+                _TRIED_MAX, partial(self._expire_next, self._clock.monotonic())
+            )
         finally:
             self._arm()
 

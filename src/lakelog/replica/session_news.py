@@ -19,7 +19,7 @@ from typing import NamedTuple
 from lakelog.replica.followers import Follower
 from lakelog.replica.purgatory import Parked, Purgatory
 
-READ_IN_TURN = 4
+READ_PER_ITERATION = 4
 """Watched partitions that each request reads."""
 
 Place = tuple[str | bytes, int]
@@ -50,7 +50,7 @@ class SessionNews:
 
     def note_request(self) -> None:
         """Make some watched partitions due, in turn."""
-        for partition in list(islice(self._watched, READ_IN_TURN)):
+        for partition in list(islice(self._watched, READ_PER_ITERATION)):
             self.add(partition)
 
     def add(self, partition: Place) -> None:
@@ -68,7 +68,7 @@ class SessionNews:
         self._end_idle(self._watched.pop(partition))
         self._due[partition] = None
 
-    def settle(self, partition: Place, key: Hashable, follower: Follower | None) -> None:
+    def conclude(self, partition: Place, key: Hashable, follower: Follower | None) -> None:
         """Read the partition `key` only after its next event: there is nothing to find now.
 
         follower: that of the session, if it has one.

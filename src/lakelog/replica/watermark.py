@@ -57,7 +57,7 @@ class HighWatermark:
         self.use_config()
 
     def use_config(self) -> None:
-        """Adopt the log's settings; the next `advance` commits records that need no flush now."""
+        """Apply the log's settings; the next `advance` commits records that need no flush now."""
         by_flush = self._log.config.durability == FSYNC
         if by_flush and not self.by_flush:
             self._reported = self._log.log_end_offset
@@ -65,10 +65,10 @@ class HighWatermark:
         self._compare_isr()
 
     def use_role(self, role: Role, proposed: Iterable[int] = ()) -> None:
-        """Adopt the role and a proposed ISR; the next `advance` commits accordingly."""
+        """Apply the role and a proposed ISR; the next `advance` commits accordingly."""
         self._role = role
         self._is_leader = role.is_leader
-        # The maximal ISR (KIP-497): while a proposal is under way, the controller may have adopted
+        # The maximal ISR (KIP-497): while a proposal is under way, the controller may have applied
         # it or not. A record counts as committed only if it is so in both cases. A proposed shrink
         # therefore releases nothing before its answer.
         self._in_sync = frozenset({*role.isr, *proposed}.intersection(role.followers))
@@ -123,7 +123,7 @@ class HighWatermark:
             if not self._is_leader or self._is_short:
                 return False
             # An unknown position of a follower is -1, so nothing is committed before its first
-            # fetch of this reign.
+            # fetch of this leader epoch.
             end = min(end, self._followers.end(self._in_sync))
         # After a change to `fsync` the recovery point may be below offsets that were served.
         if end <= self.offset:
@@ -133,7 +133,7 @@ class HighWatermark:
         return True
 
     def follow(self, leader_offset: int) -> bool:
-        """Adopt the leader's high watermark as far as this log reaches; return whether it rose."""
+        """Apply the leader's high watermark as far as this log reaches; return whether it rose."""
         assert not self._is_leader, "a leader decides itself"
         # The leader's watermark may be ahead of this log: records that are not here yet cannot be
         # served if this replica becomes the leader.

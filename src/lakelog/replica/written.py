@@ -8,7 +8,7 @@ from __future__ import annotations
 from lakelog.storage.log import Log
 
 
-class Written:
+class WriteCounts:
     """The counts of one log."""
 
     __slots__ = ("_log", "_markers", "_markers_bytes", "_rolled_bytes", "_start_offset", "segment")

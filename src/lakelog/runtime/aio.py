@@ -109,7 +109,7 @@ class AsyncioNet:
             return _addresses(host, port, socket.AI_NUMERICHOST)
         future: asyncio.Future[list[Any]] = self._loop.create_future()
 
-        def settle(result: list[Any] | None, error: Exception | None) -> None:
+        def complete(result: list[Any] | None, error: Exception | None) -> None:
             if not future.done():
                 future.set_result(result or []) if error is None else future.set_exception(error)
 
@@ -120,7 +120,7 @@ class AsyncioNet:
             except (OSError, UnicodeError) as error:
                 failure = error
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(settle, result, failure)
+                self._loop.call_soon_threadsafe(complete, result, failure)
 
         # A daemon: it may wait for DNS longer than the broker takes to stop.
         threading.Thread(target=resolve, name="lakelog-resolve", daemon=True).start()

@@ -369,7 +369,7 @@ class Tasks(Protocol):
         ...
 
 
-def settle(future: asyncio.Future[Any]) -> None:
+def complete(future: asyncio.Future[Any]) -> None:
     """Set the result of a future that is not done to None."""
     if not future.done():
         future.set_result(None)
@@ -378,22 +378,23 @@ def settle(future: asyncio.Future[Any]) -> None:
 async def pause(tasks: Tasks, delay_s: float, over: asyncio.Future[Any] | None = None) -> None:
     """Wait for `delay_s` seconds, or until `over` is done. A cancelled call leaves no timer."""
     over = tasks.future() if over is None else over
-    timer = tasks.call_later(delay_s, settle, over)
+    timer = tasks.call_later(delay_s, complete, over)
     try:
         await over
     finally:
         timer.cancel()
 
 
-class Turns(Protocol):
-    """The turns of the event loop, which several kinds of work share (`runtime.turns`)."""
+class Iterations(Protocol):
+    """The iterations of the event loop, which several kinds of work share
+    (`runtime.loop_iterations`)."""
 
     def add(self, part: Callable[[], object]) -> None:
-        """Call `part` in every turn that was asked for, after the parts added before."""
+        """Call `part` in every loop iteration that was asked for, after the parts added before."""
         ...
 
     def want(self) -> None:
-        """Schedule another turn; a part that leaves work calls this before it returns."""
+        """Schedule another loop iteration; a part that leaves work calls this before it returns."""
         ...
 
     def run_some(self, pieces: int, piece: Callable[[], bool]) -> None:

@@ -22,12 +22,11 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import Record
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.purgatory import Purgatory
-from lakelog.runtime.turns import LoopTurns
+from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.auth.broker_proof import RegisteredBrokers
 from lakelog.server.auth.principal import BrokersApart, NoQuotas
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.listeners import Listeners
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.sweep import ConnectionSweep
@@ -43,11 +42,12 @@ from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Check, Stage
 from lakelog.server.options import ReadyInfo, ServeOptions, StartError
 from lakelog.server.replication.replica_manager import ReplicaEvents, ReplicaManager
+from lakelog.server.requests.admission import Admission
 from lakelog.server.requests.dispatch import Dispatcher
-from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.routes import advertised_apis, between_brokers, newer_api_versions, routes
 from lakelog.server.settings import Settings
+from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.folder_watch import FolderWatch
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.server.upkeep.stored_checks import StoredChecks
@@ -65,7 +65,7 @@ class _SharedParts(NamedTuple):
     connections: ConnectionRegistry
     purgatory: Purgatory
     checks: StoredChecks
-    gate: Gate
+    admission: Admission
 
 
 def _shared_parts(options: ServeOptions, environment: Environment) -> _SharedParts:
@@ -74,13 +74,14 @@ def _shared_parts(options: ServeOptions, environment: Environment) -> _SharedPar
         config.get_int("queued.max.request.bytes"),
         config.get_int("lakelog.coordinator.state.max.bytes"),
     )
-    turns = LoopTurns(clock, tasks)
-    # A turn runs its parts in the order in which they are added here: requests and large responses
-    # before parked requests, so that a crowd of waits delays no client that has just sent.
-    connections = ConnectionRegistry(clock, turns, budget)
-    purgatory = Purgatory(clock, tasks, turns)
-    gate = Gate(BrokersApart(between_brokers()), NoQuotas())
-    return _SharedParts(budget, connections, purgatory, StoredChecks(tasks), gate)
+    iterations = LoopIterations(clock, tasks)
+    # A loop iteration runs its parts in the order in which they are added here: requests and large
+    # responses before parked requests, so that a crowd of waits delays no client that has just
+    # sent.
+    connections = ConnectionRegistry(clock, iterations, budget)
+    purgatory = Purgatory(clock, tasks, iterations)
+    admission = Admission(BrokersApart(between_brokers()), NoQuotas())
+    return _SharedParts(budget, connections, purgatory, StoredChecks(tasks), admission)
 
 
 class Server:
@@ -111,7 +112,7 @@ class Server:
             control,
             shared.purgatory,
             shared.checks,
-            self._replica_events(shared.gate),
+            self._replica_events(shared.admission),
         )
         topics = self._make_topics()
         producer_ids = ProducerIds(
@@ -146,24 +147,24 @@ class Server:
     def _config(self) -> BrokerConfig:
         return self.broker.config
 
-    def _replica_events(self, gate: Gate) -> ReplicaEvents:
+    def _replica_events(self, admission: Admission) -> ReplicaEvents:
         return ReplicaEvents(
             config=self._config,
             flush_soon=lambda partition: self._maintenance.flush_soon(partition),
             checkpointed=lambda: self._maintenance.checkpointed(),
             role_changed=lambda partition: self._coordinators.role_changed(partition),
-            revoke=gate.revoke,
+            revoke=admission.revoke,
         )
 
     def _make_topics(self) -> Topics:
         return Topics(
             self._control.metadata,
             self._environment.random,
-            self._folder.shortages.check_room,
+            self._folder.shortages.check_capacity,
             self._replicas.logs.waits,
             self._config,
             self._control.link,
-            self._control.peers.contacts if self._options.is_clustered else None,
+            self._control.peers.reachable_brokers if self._options.is_clustered else None,
         )
 
     def _make_coordinators(
@@ -215,9 +216,9 @@ class Server:
             advertised=options.advertise,
             static_config=options.config,
             requests=RequestMetrics(clock),
-            gate=shared.gate,
+            admission=shared.admission,
             registered=RegisteredBrokers(control.metadata, tasks),
-            losses=control.peers.losses,
+            failed_brokers=control.peers.failed_brokers,
             silence=control.peers.silence,
             relays=control.relays,
             advertised_apis=advertised_apis(in_cluster=options.is_clustered),
@@ -241,14 +242,14 @@ class Server:
             connections,
             self._environment.tasks,
             broker.requests,
-            broker.gate,
+            broker.admission,
             broker.partitions.note_unreadable,
         )
 
     def _make_maintenance(self, connections: ConnectionRegistry) -> Maintenance:
         environment = self._environment
         sweep = ConnectionSweep(
-            connections, self._config, environment.clock, self.broker.gate.release
+            connections, self._config, environment.clock, self.broker.admission.release
         )
         return Maintenance(
             self._replicas.partitions,
@@ -437,7 +438,7 @@ class Server:
         if self._options.is_clustered and self.failure is None:
             await self._control.membership.leave()
         self._listeners.close()
-        self._replicas.stop_copying()
+        self._replicas.stop_fetching()
         self._control.stop()
         for connection in list(self._dispatcher.connections):
             connection.close()

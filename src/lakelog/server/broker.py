@@ -18,13 +18,11 @@ from lakelog.protocol.api_versions import ApiVersion
 from lakelog.protocol.leader import LeaderIdAndEpoch, NodeEndpoint
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.auth.broker_proof import RegisteredBrokers
-from lakelog.server.cluster.responses import KnownMetadata
-from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.controller.controller import Controller
@@ -33,10 +31,12 @@ from lakelog.server.controller.relays import Relays
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.coordinators.verification import ClusterVerification
-from lakelog.server.peers.losses import Losses
-from lakelog.server.peers.silence import Silence
-from lakelog.server.requests.gate import Gate
+from lakelog.server.inter_broker.failed_brokers import FailedBrokers
+from lakelog.server.inter_broker.silence import Silence
+from lakelog.server.requests.admission import Admission
 from lakelog.server.requests.metrics import RequestMetrics
+from lakelog.server.topics.responses import KnownMetadata
+from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import StoredChecks
 
@@ -67,7 +67,7 @@ class Broker:
     metadata: MetadataLog
     controller: Controller
     controller_link: ControllerLink
-    partitions: Partitions
+    partitions: PartitionRegistry
     purgatory: Purgatory
     checks: StoredChecks
     fetch_sessions: FetchSessions
@@ -82,9 +82,9 @@ class Broker:
     advertised: Mapping[str, tuple[str, int]]
     static_config: BrokerConfig
     requests: RequestMetrics
-    gate: Gate
+    admission: Admission
     registered: RegisteredBrokers
-    losses: Losses
+    failed_brokers: FailedBrokers
     silence: Silence
     relays: Relays
     request_memory: RequestMemory
@@ -102,11 +102,11 @@ class Broker:
         self.use_config(self.static_config)
 
     def use_config(self, config: BrokerConfig) -> None:
-        """Adopt a configuration; called at each dynamic change."""
+        """Apply a configuration; called at each dynamic change."""
         self.config = config
         self.fetch_bytes_max = config.get_int("fetch.max.bytes")
         self.requests.log_slower_than(config.get_int("lakelog.slow.request.ms"))
-        self.gate.revoke()
+        self.admission.revoke()
 
     @property
     def image(self) -> MetadataImage:

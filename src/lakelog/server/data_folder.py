@@ -48,7 +48,7 @@ class DataFolder:
             disk,
             options.data,
             config.get_int("lakelog.disk.reserve.bytes"),
-            self.directory.gate,
+            self.directory.space_guard,
         )
         self.shortages = Shortages(
             options.data, disk, tasks, self.reserve, lambda: tasks.call_soon(retain_soon), over

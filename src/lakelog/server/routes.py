@@ -19,9 +19,9 @@ from lakelog.server.auth.principal import BROKER
 from lakelog.server.broker import Broker
 from lakelog.server.controller.link import may_be_done
 from lakelog.server.handlers import api_versions
+from lakelog.server.requests.admission import refuse
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.dispatch import Handler, Route
-from lakelog.server.requests.gate import refuse
 from lakelog.server.served_api import ServedApi
 from lakelog.wire.schema import Message
 
@@ -103,7 +103,9 @@ def routes(broker: Broker, *, in_cluster: bool) -> dict[int, Route]:
             _handler(broker, served_api),
             versions=served_api.served_versions,
             in_place=served_api.in_place,
-            learn=None if served_api.learn is None else partial(served_api.learn, broker),
+            cache_request=None
+            if served_api.cache_request is None
+            else partial(served_api.cache_request, broker),
             refuse=refuse if served_api.refuse is None else partial(served_api.refuse, broker),
             counts_errors=served_api.counts_errors,
         )

@@ -14,7 +14,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.api_versions import ApiVersion
 from lakelog.server.broker import Broker
-from lakelog.server.connections.repeat import Repeat
+from lakelog.server.connections.cached_request import CachedRequest
 from lakelog.server.requests.context import Context
 from lakelog.wire.schema import Message
 from lakelog.wire.shapes import Versions, parse
@@ -32,10 +32,10 @@ class ServedApi(Generic[R]):
         done: the supported features, for the page of APIs; `missing`: the unsupported ones.
         in_place: the handler is done with the request's buffers when it returns, so the request is
             decoded as views of the receive buffer; otherwise from a copy.
-        learn: returns the connection's learned request (a `Repeat`), given the previous one and the
-            request that was just handled; None if it cannot be learned.
-        refuse: answers a request that the gate refuses; by default its error is the `error_code` of
-            the response (`requests.refusals`).
+        cache_request: returns the connection's cached request (a `CachedRequest`), given the
+            previous one and the request that was just handled; None if it cannot be cached.
+        refuse: answers a request that admission control refuses; by default its error is the
+            `error_code` of the response (`requests.refusals`).
         counts_errors: the handler adds the error codes of its responses to `RequestMetrics`;
             otherwise the dispatcher searches each response for them.
         by_controller: for requests that another broker sends on to the controller (`routes`):
@@ -52,7 +52,9 @@ class ServedApi(Generic[R]):
     done: str
     missing: str = ""
     in_place: bool = False
-    learn: Callable[[Broker, Repeat | None, Context, R], Repeat | None] | None = None
+    cache_request: (
+        Callable[[Broker, CachedRequest | None, Context, R], CachedRequest | None] | None
+    ) = None
     refuse: Callable[[Broker, Context, R, ErrorCode], Any] | None = None
     counts_errors: bool = False
     by_controller: Callable[[Context, R, KafkaError], Message] | None = None

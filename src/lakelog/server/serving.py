@@ -121,7 +121,7 @@ async def _serve(options: ServeOptions) -> None:
 
 
 def _import_next(names: Iterator[str]) -> None:
-    """Import one module in each turn of the loop."""
+    """Import one module in each iteration of the loop."""
     name = next(names, None)
     if name is not None:
         import_module(name)

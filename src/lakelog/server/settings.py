@@ -44,7 +44,7 @@ class Settings:
                 )
 
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Adopt the settings of a new image."""
+        """Apply the settings of a new image."""
         if new.config_map is old.config_map:
             return
         forced = self._broker.static_config.forced

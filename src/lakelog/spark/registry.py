@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PLACE = ("topic", "partition", "offset")
 MODES = ("FAILFAST", "PERMISSIVE")
-_WAY_ON = 'With mode="PERMISSIVE" such a record has a null `data`, and `rescued` has the reason'
+_HINT = 'With mode="PERMISSIVE" such a record has a null `data`, and `rescued` has the reason'
 
 
 def from_registry(
@@ -125,7 +125,7 @@ class Decoder:
             self._data,
             is_strict=self._is_strict,
             header=self._header,
-            way_on=_WAY_ON,
+            hint=_HINT,
             without_ids=self._without_ids,
         )
         batch = pa.RecordBatch.from_arrays(list(columns), list(self._names))

@@ -46,8 +46,9 @@ from lakelog.records.batch import (
 from lakelog.records.control import EndTransactionMarker, build_marker, read_marker
 from lakelog.runtime.api import Buffer
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
+from lakelog.storage.coalesced_batches import RELATIVE_OFFSET_MAX, can_coalesce, coalesce
+from lakelog.storage.coalesced_fetches import coalesce_fetched, note_producers
 from lakelog.storage.epochs import EpochCache
-from lakelog.storage.fetched_run import find_run, note_producers
 from lakelog.storage.files import replace
 from lakelog.storage.flush import Flushes, FlushJob
 from lakelog.storage.indexes.txn_index import AbortedTransaction
@@ -62,7 +63,6 @@ from lakelog.storage.reading.reader import LogReader
 from lakelog.storage.reading.seeking import check_append, check_seek
 from lakelog.storage.reading.timestamps import Search, search_max_timestamp, search_timestamp
 from lakelog.storage.retention import count_deletable
-from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run, takes_runs
 from lakelog.storage.segments.aborted import (
     cut_aborted,
     keep_aborted,
@@ -70,7 +70,7 @@ from lakelog.storage.segments.aborted import (
     write_aborted,
 )
 from lakelog.storage.segments.handles import LogSlice
-from lakelog.storage.segments.known_batches import Place
+from lakelog.storage.segments.known_batches import BatchPosition
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.storage.validation.batches import Origin, check_incoming
@@ -97,6 +97,8 @@ class Log:
         "_random_below",
         "_truncated",
         "before_truncate",
+        "can_coalesce",
+        "completes_markers",
         "config",
         "flushes",
         "leader_epochs",
@@ -106,9 +108,7 @@ class Log:
         "producers",
         "reader",
         "segments",
-        "settles_markers",
         "snapshots",
-        "takes_runs",
         "topic",
         "topic_id",
     )
@@ -133,8 +133,8 @@ class Log:
         self.topic_id = topic_id
         self.config = config
         """The topic's settings, which `use_config` replaces."""
-        self.takes_runs = takes_runs(config)
-        """Whether `append_run` may be tried; see `run.takes_runs`."""
+        self.can_coalesce = can_coalesce(config)
+        """Whether `append_coalesced` may be tried; see `coalesced_batches.can_coalesce`."""
         self.segments = segments
         self.log_start_offset = log_start_offset
         self.log_end_offset = segments.active.next_offset
@@ -150,7 +150,7 @@ class Log:
 
         The recovery point is lower already.
         """
-        self.settles_markers = True
+        self.completes_markers = True
         """Whether a marker counts when it is appended, or with durability `fsync` flushed.
 
         Otherwise the owner of the log calls `producers.commit_markers`.
@@ -160,12 +160,12 @@ class Log:
         """The result of a job for the next truncation."""
 
     def use_config(self, config: LogConfig) -> None:
-        """Adopt the topic's settings; index settings apply from the next segment on."""
+        """Apply the topic's settings; index settings apply from the next segment on."""
         self.config = config
-        self.takes_runs = takes_runs(config)
+        self.can_coalesce = can_coalesce(config)
         # Computed from the old `segment.ms`; `is_due` computes it again.
         self.segments.active.roll_after = -1
-        if config.durability != FSYNC and self.settles_markers:
+        if config.durability != FSYNC and self.completes_markers:
             # Without `fsync` no flush will commit the markers that still wait for one.
             self.producers.commit_markers(self.log_end_offset)
 
@@ -296,7 +296,7 @@ class Log:
         # Half the time of the constructor, which is a function in Python.
         return tuple.__new__(AppendResult, (base, last, append_time, self.log_start_offset, False))
 
-    def append_run(
+    def append_coalesced(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
     ) -> list[int]:
         """Append as many of a client's batches as one write can; return their base offsets.
@@ -306,30 +306,31 @@ class Log:
         """
         segment, end = self.segments.active, self.log_end_offset
         if (
-            not self.takes_runs
+            not self.can_coalesce
             or segment.indexes.loaded is None
             or segment.indexes.full
             or leader_epoch > self.leader_epochs.latest
         ):
             return []
-        # A run may not end in another segment: it is one write, and its index entries must all fit.
+        # A group may not end in another segment: it is one write, and its index entries must all
+        # fit.
         if len(batches) > 1:  # one batch fits unless `full`
             batches = batches[: segment.indexes.entries_left]
-        headers, offsets, producer = place_run(
+        headers, offsets, producer = coalesce(
             batches, self.config, segment, end, self.producers, leader_epoch, now_ms
         )
         if not headers:
             return []
         batches, position = batches[: len(headers)], segment.size
         try:
-            segment.append_run(batches, headers)
+            segment.append_coalesced(batches, headers)
         except OSError as error:
             self._note_failure(error, *batches)
             raise
         self.segments.known_batches.note(end, (segment, position, len(batches[0])))
         self.log_end_offset = self.producers.end_offset = segment.next_offset
         if producer is not None:
-            producer.add_run(headers, end)
+            producer.add_coalesced(headers, end)
         return offsets
 
     def check_marker(self, *, commit: bool) -> None:
@@ -374,7 +375,7 @@ class Log:
             raise
         return offset
 
-    def append_fetched_run(self, records: memoryview) -> int:
+    def append_coalesced_fetched(self, records: memoryview) -> int:
         """Append as many batches at the start of a leader's response as one write can.
 
         Return their size in bytes; 0 if the first batch needs `append_fetched`. Raises `OSError`;
@@ -385,13 +386,13 @@ class Log:
             return 0
         producers, end = self.producers, self.log_end_offset
         size_max, epoch = self.config.segment_bytes, self.leader_epochs.latest
-        size, headers, entries = find_run(records, segment, end, size_max, epoch, producers)
+        size, headers, entries = coalesce_fetched(records, segment, end, size_max, epoch, producers)
         if not size:
             return 0
         first = headers[0]
         location = segment, segment.size, first[BATCH_LENGTH] + LENGTH_OVERHEAD
         try:
-            segment.append_run((records[:size],), headers)
+            segment.append_coalesced((records[:size],), headers)
         except OSError as error:
             self._note_failure(error)
             raise
@@ -471,7 +472,7 @@ class Log:
                 # If this fails too, the index stays torn, and the next entry truncates it first.
                 cut_aborted(segment)
             raise
-        counts = self.settles_markers and self.config.durability != FSYNC
+        counts = self.completes_markers and self.config.durability != FSYNC
         self.producers.end_transaction(
             header,
             marker,
@@ -493,7 +494,7 @@ class Log:
         segment.append(batch, last, timestamp)
         self._advance(base, (segment, position, len(batch)))
 
-    def _advance(self, base: int, first: Place) -> None:
+    def _advance(self, base: int, first: BatchPosition) -> None:
         """Move the log's end behind written batches, the first of which begins at offset `base`.
 
         Appends end here: state moves after the write, so that a failed one leaves no trace.
@@ -628,7 +629,7 @@ class Log:
 
         Markers below it become committed with durability `fsync`.
         """
-        if self.flushes.finish(job) and self.settles_markers:
+        if self.flushes.finish(job) and self.completes_markers:
             self.producers.commit_markers(self.flushes.recovery_point)
 
     def flush(self) -> None:

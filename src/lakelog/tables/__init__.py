@@ -8,7 +8,7 @@ up:
 - `iceberg`: catalog, tables, data files and snapshots, without knowledge of topics.
 - `typed`: the fields of JSON values as columns.
 - `archive`: the progress of a topic in a table, and the batches that advance it.
-- `joined`: one read over a topic's table and its log.
+- `hybrid`: one read over a topic's table and its log.
 - `upkeep`: proof, compaction, expiry.
 
 Read `archive/__init__.py` first. This package starts no process and runs no job by itself.

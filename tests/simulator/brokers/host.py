@@ -227,7 +227,7 @@ class BrokerHost:
         self._tasks = tasks
         store = self._store = self._metadata.handle(tasks, chance, process)
         faulty = FaultyStore(
-            store, chance, unknown_percent=self.metadata_unknown_percent, delay_turns_max=2
+            store, chance, unknown_percent=self.metadata_unknown_percent, delay_iterations_max=2
         )
         helpers = SimulatedHelpers(self.disk, self.rng, simulator.faults)
         helpers.death = self.helper_death

@@ -6,10 +6,10 @@ from typing import Protocol
 
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
-from simulator.cluster.stored_batches import Run
+from simulator.cluster.stored_batches import BatchRun
 
 
 class Coordinator(Protocol):
@@ -25,10 +25,14 @@ class CoordinatorHistory:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._owners: dict[tuple[str, int, int], Run] = {}
+        self._owners: dict[tuple[str, int, int], BatchRun] = {}
 
     def check(
-        self, run: Run, groups: Coordinator, transactions: Coordinator, partitions: Partitions
+        self,
+        run: BatchRun,
+        groups: Coordinator,
+        transactions: Coordinator,
+        partitions: PartitionRegistry,
     ) -> None:
         """Check the loaded shards of a running broker."""
         for topic, coordinator in ((GROUP_TOPIC, groups), (TRANSACTION_TOPIC, transactions)):

@@ -9,7 +9,7 @@ from simulator.checkers.laws import Law
 from simulator.clients.inspector import Inspector
 from simulator.cluster.pulse import Pulse
 from simulator.cluster.world import ClusterWorld
-from simulator.execution import Execution, Outcome
+from simulator.execution import Execution, WorldOutcome
 from simulator.workloads import Workloads
 from waiting import EventTimeoutError, until
 
@@ -17,7 +17,7 @@ _POLL_S = 0.1
 _HEALING_S = 30.0
 
 
-def run_cluster(world: ClusterWorld) -> Outcome:
+def run_cluster(world: ClusterWorld) -> WorldOutcome:
     """Run a world once, and return what its checkers found. Raises nothing but bugs of its own."""
     return _ClusterExecution(world).run()
 

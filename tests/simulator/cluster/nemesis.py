@@ -18,6 +18,7 @@ from simulator.clients.pool import ClientPool
 from simulator.cluster.control_schedules import ControlSchedules
 from simulator.cluster.ensemble import STORE
 from simulator.cluster.late_bytes import LateBytes, sent_between
+from simulator.cluster.leader_epoch_schedules import LeaderEpochSchedules
 from simulator.cluster.machine_faults import MachineFaults
 from simulator.cluster.member_changes import MemberChanges, Members
 from simulator.cluster.plan import (
@@ -29,7 +30,6 @@ from simulator.cluster.plan import (
     SURVIVABLE,
     ClusterPlan,
 )
-from simulator.cluster.reign_schedules import ReignSchedules
 from simulator.cluster.schedules import Schedules
 from simulator.conditions import Conditions
 from simulator.engine.simulator import Simulator
@@ -80,7 +80,7 @@ class ClusterNemesis:
             simulator, network, conditions, hosts, pool, self._rng, self._come_back
         )
         schedules: dict[str, Injector] = {}
-        for kind in (Schedules, ControlSchedules, ReignSchedules, MachineFaults):
+        for kind in (Schedules, ControlSchedules, LeaderEpochSchedules, MachineFaults):
             scene = kind(
                 simulator,
                 network,

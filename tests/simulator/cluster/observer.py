@@ -19,7 +19,7 @@ from simulator.cluster.coordinator_history import CoordinatorHistory
 from simulator.cluster.ensemble import STORE
 from simulator.cluster.image_history import ImageHistory
 from simulator.cluster.replica_history import ReplicaHistory
-from simulator.cluster.stored_batches import Run
+from simulator.cluster.stored_batches import BatchRun
 from simulator.cluster.transaction_history import TransactionHistory
 from simulator.engine.simulator import Simulator
 from simulator.network.network import Network
@@ -116,7 +116,7 @@ class ClusterObserver:
 
     def _check(self, host: BrokerHost) -> None:
         assert host.server is not None
-        broker, run = host.server.broker, Run(host.node_id, host.starts)
+        broker, run = host.server.broker, BatchRun(host.node_id, host.starts)
         partitions = broker.partitions
         self.replicas.check(run, partitions, self.images.newest)
         self._check_stored(host)
@@ -128,7 +128,7 @@ class ClusterObserver:
         server = host.server or host.stopping
         if server is not None:
             self._stored_at[host.node_id] = host.disk.steps
-            run = Run(host.node_id, host.starts)
+            run = BatchRun(host.node_id, host.starts)
             self.replicas.stored.check(run, server.broker.partitions, host.disk)
 
     def owner(self, producer_id: int) -> Owner | None:
@@ -149,7 +149,7 @@ class ClusterObserver:
     def compare(self, host: BrokerHost) -> None:
         """Compare the committed bytes of a running broker with the bytes of the others."""
         if host.server is not None:
-            run = Run(host.node_id, host.starts)
+            run = BatchRun(host.node_id, host.starts)
             self.replicas.compare(run, host.server.broker.partitions, host.disk)
 
     def _leader_of(self, topic_id: bytes, state: PartitionImage) -> Partition | None:

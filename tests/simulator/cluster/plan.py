@@ -51,8 +51,8 @@ OF_MACHINES = ("disk full", "disk error", "slow recovery", "flipped bit")
 """The faults of `machine_faults.py`."""
 SILENT = "silent successor"
 LATE_ANSWER = "late answer"
-OF_REIGNS = ("earlier reign", "two elections", LATE_ANSWER)
-"""The schedules of `reign_schedules.py`."""
+OF_LEADER_EPOCHS = ("earlier leader epoch", "two elections", LATE_ANSWER)
+"""The schedules of `leader_epoch_schedules.py`."""
 SURVIVABLE = (
     "lagging follower",
     "deposed leader",
@@ -60,7 +60,7 @@ SURVIVABLE = (
     LATE_MARKER,
     LATE_ISR,
     SILENT,
-    *OF_REIGNS,
+    *OF_LEADER_EPOCHS,
 )
 """Schedules that may end without a death. The others of `schedules.py` are deaths."""
 DEATHS = (*ALONE_DEATHS, *CLUSTER_DEATHS)
@@ -84,7 +84,7 @@ FAULTS = (
 )
 _SELDOM = (
     SILENT,
-    *OF_REIGNS,
+    *OF_LEADER_EPOCHS,
     LATE_MARKER,
     LATE_REQUESTS,
     LATE_ISR,
@@ -134,7 +134,7 @@ _LATER_FAULTS = (
     ("slow recovery", 0.15),
     ("flipped bit", 0.2),
     ("disk full", 0.15),
-    ("earlier reign", 0.1),
+    ("earlier leader epoch", 0.1),
     ("two elections", 0.1),
 )
 LATER_WORKLOADS = (

@@ -12,7 +12,7 @@ from lakelog.storage.names import LOG
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 from simulator.checkers.record_history import RecordHistory
-from simulator.cluster.stored_batches import Key, Run, StoredBatches, name_of
+from simulator.cluster.stored_batches import BatchRun, Key, StoredBatches, name_of
 
 
 class ReplicaHistory:
@@ -21,19 +21,19 @@ class ReplicaHistory:
     def __init__(self, findings: Findings, records: RecordHistory) -> None:
         self._findings = findings
         self._records = records
-        self._leaders: dict[tuple[Key, int], Run] = {}
+        self._leaders: dict[tuple[Key, int], BatchRun] = {}
         self._newest: dict[Key, int] = {}
         """The newest leader epoch with a leader."""
-        self._watermarks: dict[tuple[Run, Key], int] = {}
+        self._watermarks: dict[tuple[BatchRun, Key], int] = {}
         self.committed: dict[Key, int] = {}
         """The largest high watermark of any replica so far."""
         self._batches: dict[Key, dict[int, tuple[int, ...]]] = {}
         """Checksum, leader epoch and last offset of committed batches by base offset."""
-        self._compared: dict[tuple[Run, Key], int] = {}
+        self._compared: dict[tuple[BatchRun, Key], int] = {}
         """The end of the compared part of a replica."""
         self.stored = StoredBatches(findings)
 
-    def check(self, run: Run, partitions: Iterable[Partition], image: MetadataImage) -> None:
+    def check(self, run: BatchRun, partitions: Iterable[Partition], image: MetadataImage) -> None:
         """Check the replicas of a running broker; `image` is the newest one of any broker."""
         for partition in partitions:
             if not partition.is_online:
@@ -43,7 +43,7 @@ class ReplicaHistory:
                 self._check_leader(run, partition)
             self._check_in_sync(run, partition, image)
 
-    def _check_watermark(self, run: Run, partition: Partition, image: MetadataImage) -> None:
+    def _check_watermark(self, run: BatchRun, partition: Partition, image: MetadataImage) -> None:
         key, now = partition.key, partition.watermark.offset
         before = self._watermarks.get((run, key), 0)
         if now == before:
@@ -59,7 +59,7 @@ class ReplicaHistory:
         self._watermarks[run, key] = now
         self.committed[key] = max(now, self.committed.get(key, 0))
 
-    def _check_leader(self, run: Run, partition: Partition) -> None:
+    def _check_leader(self, run: BatchRun, partition: Partition) -> None:
         key, epoch = partition.key, partition.leader_epoch
         leader = self._leaders.setdefault((key, epoch), run)
         self._findings.expect(
@@ -78,7 +78,7 @@ class ReplicaHistory:
             f"{partition.log.log_end_offset}, and clients know of records up to {known}",
         )
 
-    def _check_in_sync(self, run: Run, partition: Partition, image: MetadataImage) -> None:
+    def _check_in_sync(self, run: BatchRun, partition: Partition, image: MetadataImage) -> None:
         topic = image.topic_by_id(partition.topic_id)
         state = topic.partition(partition.index) if topic is not None else None
         if state is None or run.node_id not in (*state.isr, *state.elr):
@@ -93,7 +93,7 @@ class ReplicaHistory:
 
     # Bytes
 
-    def compare(self, run: Run, partitions: Iterable[Partition], disk: MemoryDisk) -> None:
+    def compare(self, run: BatchRun, partitions: Iterable[Partition], disk: MemoryDisk) -> None:
         """Compare the committed batches of a broker with the batches of all others."""
         for partition in partitions:
             if not partition.is_online or "compact" in partition.log.config.cleanup_policy:
@@ -101,7 +101,7 @@ class ReplicaHistory:
             if self._compared.get((run, partition.key), 0) < partition.watermark.offset:
                 self._compare(run, partition, disk)
 
-    def _compare(self, run: Run, partition: Partition, disk: MemoryDisk) -> None:
+    def _compare(self, run: BatchRun, partition: Partition, disk: MemoryDisk) -> None:
         key, log, end = partition.key, partition.log, partition.watermark.offset
         known, at = self._batches.setdefault(key, {}), log.log_start_offset
         start = max(self._compared.get((run, key), 0), at)
@@ -129,7 +129,7 @@ class ReplicaHistory:
         self._compared[run, key] = end
 
 
-def _is_copied_again(run: Run, partition: Partition, image: MetadataImage) -> bool:
+def _is_copied_again(run: BatchRun, partition: Partition, image: MetadataImage) -> bool:
     """Return whether the replica may have replaced a damaged log: no election counts it."""
     state = image.partition(partition.topic_id, partition.index)
     is_counted = state is None or run.node_id in (*state.isr, *state.elr)

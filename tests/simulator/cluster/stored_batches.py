@@ -24,7 +24,7 @@ Batches = dict[int, tuple[int, int]]
 """Checksum and leader epoch of batches by base offset."""
 
 
-class Run(NamedTuple):
+class BatchRun(NamedTuple):
     """One process of a broker: its node id, and its number among the starts."""
 
     node_id: int
@@ -50,13 +50,13 @@ class StoredBatches:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, BatchRun] = {}
         """The newest process of each broker."""
-        self._read: dict[tuple[Run, Key], _Read] = {}
+        self._read: dict[tuple[BatchRun, Key], _Read] = {}
         self._led: dict[tuple[Key, int], Batches] = {}
         """The batches of each leader by its epoch."""
 
-    def check(self, run: Run, partitions: Iterable[Partition], disk: MemoryDisk) -> None:
+    def check(self, run: BatchRun, partitions: Iterable[Partition], disk: MemoryDisk) -> None:
         """Read the batches that the replicas of a broker have stored since the last check.
 
         The check of a leader has to follow each of its appends before any follower can have the
@@ -70,7 +70,7 @@ class StoredBatches:
             ):
                 self._check(run, partition, disk)
 
-    def _check(self, run: Run, partition: Partition, disk: MemoryDisk) -> None:
+    def _check(self, run: BatchRun, partition: Partition, disk: MemoryDisk) -> None:
         if not partition.is_online or "compact" in partition.log.config.cleanup_policy:
             return
         end, key = partition.log.log_end_offset, partition.key
@@ -83,7 +83,7 @@ class StoredBatches:
         if partition.role.is_leader:
             self._led[key, partition.leader_epoch] = read.batches
 
-    def _continue(self, run: Run, partition: Partition, disk: MemoryDisk, read: _Read) -> bool:
+    def _continue(self, run: BatchRun, partition: Partition, disk: MemoryDisk, read: _Read) -> bool:
         """Return False if the log does not continue the part that has been read."""
         for segment in partition.log.segments:
             if segment.base_offset < read.base_offset:
@@ -100,7 +100,7 @@ class StoredBatches:
         return True
 
     def _check_batch(
-        self, run: Run, partition: Partition, read: _Read, header: BatchHeader
+        self, run: BatchRun, partition: Partition, read: _Read, header: BatchHeader
     ) -> None:
         self._findings.counts["stored batches"] += 1
         epoch, found = header.partition_leader_epoch, (header.crc, header.partition_leader_epoch)
@@ -132,6 +132,6 @@ class StoredBatches:
         return {} if read is None else read.batches
 
 
-def name_of(run: Run, partition: Partition) -> str:
+def name_of(run: BatchRun, partition: Partition) -> str:
     """Return the name of a replica for a text."""
     return f"{partition.topic}-{partition.index} on broker {run.node_id}"

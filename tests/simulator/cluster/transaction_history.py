@@ -14,7 +14,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.replica.partition import Partition
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
-from simulator.cluster.stored_batches import Run
+from simulator.cluster.stored_batches import BatchRun
 
 
 class Owners(Protocol):
@@ -37,7 +37,7 @@ class TransactionHistory:
         self.has_lost = False
 
     def check(
-        self, run: Run, partitions: Iterable[Partition], image: MetadataImage, owners: Owners
+        self, run: BatchRun, partitions: Iterable[Partition], image: MetadataImage, owners: Owners
     ) -> None:
         """Check the replicas of a running broker; `image` is the newest one of any broker."""
         if self.has_lost:
@@ -66,7 +66,7 @@ class TransactionHistory:
                 )
 
     def _check_decided(
-        self, run: Run, partition: Partition, before: Iterable[_Ongoing], owners: Owners
+        self, run: BatchRun, partition: Partition, before: Iterable[_Ongoing], owners: Owners
     ) -> None:
         entries = partition.log.producers.entries
         for each in before:
@@ -89,7 +89,7 @@ class _Ongoing(NamedTuple):
     transaction: Transaction
 
 
-_Replica = tuple[Run, bytes, int]
+_Replica = tuple[BatchRun, bytes, int]
 
 
 def _ongoing(partition: Partition, owners: Owners) -> Iterator[_Ongoing]:

@@ -119,11 +119,11 @@ class Nemesis:
         host = self._faults.some_broker()
         kinds: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
         operation = self._rng.choice(kinds)
-        has_no_room = operation in ("write", "truncate", "name") and self._rng.random() < 0.3
+        has_no_capacity = operation in ("write", "truncate", "name") and self._rng.random() < 0.3
         present = {kind_of(path) for path in host.disk.files()}
         host.disk.fail(
             operation,
-            errno.ENOSPC if has_no_room else errno.EIO,
+            errno.ENOSPC if has_no_capacity else errno.EIO,
             suffix=self._rng.choice(("", ".log", self._rng.choice(sorted(present | _PASSING)))),
             skip=self._rng.randrange(4),
             partial=self._rng.randrange(100),

@@ -21,7 +21,7 @@ END = "end"
 RESET = "reset"
 WINDOW = 64 * 1024
 """Bytes that may be under way or unread before the sender has to wait, as TCP's window."""
-_TURN_S_MAX = 0.000_2
+_ITERATION_S_MAX = 0.000_2
 """The longest time from readiness to the callback, in seconds."""
 
 
@@ -64,7 +64,7 @@ class SimulatedSocket:
         self._unread_by_peer = 0
         self.reader: Callable[[], None] | None = None
         self.writer: Callable[[], None] | None = None
-        self._turn_taken = False
+        self._iteration_taken = False
         process.sockets.append(self)
 
     def fileno(self) -> int:
@@ -92,10 +92,10 @@ class SimulatedSocket:
 
     def send(self, data: Buffer, flags: int = 0, /) -> int:
         self._check()
-        room = WINDOW - self._unread_by_peer
-        if room <= 0:
+        capacity = WINDOW - self._unread_by_peer
+        if capacity <= 0:
             raise BlockingIOError
-        count = self._some(min(len(data), room))
+        count = self._some(min(len(data), capacity))
         self._unread_by_peer += count
         self._net.carry(self, bytes(memoryview(data)[:count]))
         return count
@@ -144,11 +144,11 @@ class SimulatedSocket:
 
     def wake(self) -> None:
         """Schedule the callbacks if the socket is ready for one of them."""
-        if self._turn_taken or self.closed or not (self._readable or self._writable):
+        if self._iteration_taken or self.closed or not (self._readable or self._writable):
             return
-        self._turn_taken = True
-        delay = self._net.rng.random() * _TURN_S_MAX
-        self._net.loop.call_later(delay, self._turn, context=self.process.context())
+        self._iteration_taken = True
+        delay = self._net.rng.random() * _ITERATION_S_MAX
+        self._net.loop.call_later(delay, self._iteration, context=self.process.context())
 
     @property
     def _readable(self) -> bool:
@@ -160,8 +160,8 @@ class SimulatedSocket:
         ready = self._unread_by_peer < WINDOW or self._broken
         return self.writer is not None and ready
 
-    def _turn(self) -> None:
-        self._turn_taken = False
+    def _iteration(self) -> None:
+        self._iteration_taken = False
         if self._readable and not self.closed:
             assert self.reader is not None
             self.reader()
@@ -193,9 +193,9 @@ class SimulatedListener:
 
     def wake(self) -> None:
         if self._waiting and self.callback is not None:
-            self._net.loop.call_soon(self._turn, context=self.process.context())
+            self._net.loop.call_soon(self._iteration, context=self.process.context())
 
-    def _turn(self) -> None:
+    def _iteration(self) -> None:
         if self._waiting and self.callback is not None:
             self.callback()
 

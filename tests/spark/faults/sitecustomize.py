@@ -248,8 +248,8 @@ _WRAPPERS: dict[str, Callable[[ModuleType], None]] = {
         ("note_replaced", "compaction-noted"),
         ("exchange", "compaction-exchanged"),
     ),
-    "lakelog.tables.latest.merge": _wrap_merge,
-    "lakelog.tables.latest.refresh": _wrap_after(
+    "lakelog.tables.compacted.merge": _wrap_merge,
+    "lakelog.tables.compacted.refresh": _wrap_after(
         ("note_replaced", "latest-noted"), ("exchange", "latest-exchanged")
     ),
     "lakelog.tables.iceberg.expiry": _wrap_after(("expirable", "expiry-planned")),

@@ -7,7 +7,7 @@ import pytest
 
 import lakelog
 from lakelog.base.errors import ErrorCode
-from lakelog.base.shortage import OutOfRoomError, is_shortage, lacks_descriptors, no_space
+from lakelog.base.shortage import OutOfCapacityError, is_shortage, lacks_descriptors, no_space
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_other_exceptions_are_no_shortage() -> None:
 
 
 def test_a_shortage_is_returned_as_a_retriable_error() -> None:
-    error = OutOfRoomError(no_space("file"))
+    error = OutOfCapacityError(no_space("file"))
     assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert error.code.retriable
     assert "No space left" in error.message

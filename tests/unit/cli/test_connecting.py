@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.cli import connecting
 from lakelog.cli.connecting import open_admin
-from lakelog.cli.options import Session
+from lakelog.cli.options import CommandSession
 from lakelog.client.connection import Connection
 from lakelog.client.errors import NotStartedError, UnreachableError
 
@@ -25,7 +25,7 @@ class Refusing:
 
 def test_a_local_broker_may_be_starting(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing = Refusing(monkeypatch)
-    with open_admin(Session(brokers="localhost:9092,[::1]:9093", timeout="300ms")) as admin:
+    with open_admin(CommandSession(brokers="localhost:9092,[::1]:9093", timeout="300ms")) as admin:
         assert refusing.attempts == 0
         with pytest.raises(NotStartedError) as raised:
             admin.topics.list()
@@ -37,7 +37,7 @@ def test_a_command_that_retries_waits_only_once(monkeypatch: pytest.MonkeyPatch)
     """Otherwise `topic create` waits for its start, and then for its `--timeout` again."""
     monkeypatch.setattr(connecting, "START_S", 0.0)
     refusing = Refusing(monkeypatch)
-    with open_admin(Session(brokers="127.0.0.1")) as admin, pytest.raises(NotStartedError):
+    with open_admin(CommandSession(brokers="127.0.0.1")) as admin, pytest.raises(NotStartedError):
         admin.topics.create("orders")
     assert refusing.attempts == 1
 
@@ -45,7 +45,7 @@ def test_a_command_that_retries_waits_only_once(monkeypatch: pytest.MonkeyPatch)
 def test_a_remote_broker_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing = Refusing(monkeypatch)
     brokers = "192.0.2.1:9092,localhost:9092"
-    with open_admin(Session(brokers=brokers)) as admin, pytest.raises(UnreachableError):
+    with open_admin(CommandSession(brokers=brokers)) as admin, pytest.raises(UnreachableError):
         admin.topics.list()
     assert refusing.attempts == 2, "one for each address"
 
@@ -54,6 +54,6 @@ def test_a_local_broker_that_does_not_answer_is_not_asked_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refusing = Refusing(monkeypatch, timed_out=True)
-    with open_admin(Session()) as admin, pytest.raises(UnreachableError):
+    with open_admin(CommandSession()) as admin, pytest.raises(UnreachableError):
         admin.topics.list()
     assert refusing.attempts == 1

@@ -8,7 +8,7 @@ import pytest
 from lakelog.cli.declaration import Command, Noun, argument, flag
 from lakelog.cli.failures import CliError
 from lakelog.cli.main import COMMANDS, run
-from lakelog.cli.options import Output, Session
+from lakelog.cli.options import CommandSession, Output
 from unit.cli.command_model import commands
 
 demo = Noun("demo")
@@ -172,7 +172,12 @@ def _names(command: Command) -> dict[str, Any]:
     from collections.abc import Sequence
     from pathlib import Path
 
-    return {**command.function.__globals__, "Sequence": Sequence, "Path": Path, "Session": Session}
+    return {
+        **command.function.__globals__,
+        "Sequence": Sequence,
+        "Path": Path,
+        "Session": CommandSession,
+    }
 
 
 def _kinds(hint: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from lakelog.client.errors import (
     TopicNotFoundError,
     UnreachableError,
 )
-from lakelog.dialogue.dialogue import Dialogue
+from lakelog.network_client.requests import NetworkClient
 from lakelog.protocol.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -181,7 +181,7 @@ class Broker:
             raise UnreachableError("b:9092: refused", timed_out=self._timed_out)
         sock, peer = socket.socketpair()
         peer.close()
-        return Connection(sock, Dialogue("test", "1"), 1 << 20, "b:9092")
+        return Connection(sock, NetworkClient("test", "1"), 1 << 20, "b:9092")
 
 
 @pytest.fixture

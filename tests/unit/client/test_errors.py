@@ -14,10 +14,14 @@ from lakelog.client.errors import (
     UnreachableError,
     UnsupportedError,
     check,
-    of_dialogue,
+    of_network_client,
     with_reason,
 )
-from lakelog.dialogue.errors import InvalidResponseError, NegotiationError, NoCommonVersionError
+from lakelog.network_client.errors import (
+    InvalidResponseError,
+    NegotiationError,
+    NoCommonVersionError,
+)
 
 
 def test_a_request_that_was_never_sent_may_be_sent_again_and_a_lost_one_may_not() -> None:
@@ -76,12 +80,12 @@ def test_a_code_of_a_newer_broker_is_an_error() -> None:
     assert error.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_errors_of_the_dialogue_name_the_peer() -> None:
-    broken = of_dialogue(InvalidResponseError("1 byte left over"), "h:9092")
+def test_errors_of_the_network_client_name_the_peer() -> None:
+    broken = of_network_client(InvalidResponseError("1 byte left over"), "h:9092")
     assert isinstance(broken, ProtocolError)
     assert broken.message == "h:9092: 1 byte left over"
-    assert isinstance(of_dialogue(NoCommonVersionError("Fetch: 1 to 2")), UnsupportedError)
-    refused = of_dialogue(NegotiationError(ErrorCode.SASL_AUTHENTICATION_FAILED), "h:9092")
+    assert isinstance(of_network_client(NoCommonVersionError("Fetch: 1 to 2")), UnsupportedError)
+    refused = of_network_client(NegotiationError(ErrorCode.SASL_AUTHENTICATION_FAILED), "h:9092")
     assert refused.message == "h:9092: authentication failed"
 
 

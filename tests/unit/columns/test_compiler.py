@@ -166,8 +166,10 @@ def test_processes_of_a_host_compile_once_and_where_they_may_write(tmp_path: Pat
     compiles and the others wait for its result."""
     source = Path(lakelog.__file__).parent.parent
     package = tmp_path / "package"
-    room = _link_all(source, package, "lakelog", "columns", "decoding")
-    (room / "__pycache__").touch()  # a file where the cache's folder would be: not even root can
+    capacity = _link_all(source, package, "lakelog", "columns", "decoding")
+    (
+        capacity / "__pycache__"
+    ).touch()  # a file where the cache's folder would be: not even root can
     environment = {
         "PYTHONPATH": str(package),
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -11,8 +11,8 @@ import pytest
 from coordinator_members import GROUP, commit, commit_codes, committed, form, heartbeat, join
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import OutOfRoomError
-from lakelog.coordinator import hosted
+from lakelog.base.shortage import OutOfCapacityError
+from lakelog.coordinator import shard_context
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -33,12 +33,12 @@ async def test_requests_get_load_in_progress_until_the_log_is_replayed(setup: Se
     setup.coordinator.close()
     setup.coordinator = setup.new_coordinator()
     assert await commit_codes(setup, {("orders", 0): 8}) == [NOT_COORDINATOR]
-    setup.log.read_gate = asyncio.Event()
+    setup.log.read_barrier = asyncio.Event()
     loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
     await asyncio.sleep(0.1)
     assert await commit_codes(setup, {("orders", 0): 8}) == [LOADING]
     assert (await join(setup)).error_code == LOADING
-    setup.log.read_gate.set()
+    setup.log.read_barrier.set()
     await loading
     assert await committed(setup) == {("orders", 0): 7}
     assert setup.coordinator.partitions == [0]
@@ -59,11 +59,11 @@ async def test_a_broker_that_may_have_a_successor_refuses_requests(setup: Setup)
 @in_virtual_time()
 async def test_unloaded_while_it_loads(setup: Setup) -> None:
     setup.coordinator.close()
-    setup.log.read_gate = asyncio.Event()
+    setup.log.read_barrier = asyncio.Event()
     loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
     await asyncio.sleep(0.1)
     setup.coordinator.unload_partition(0)
-    setup.log.read_gate.set()
+    setup.log.read_barrier.set()
     await loading
     assert (await join(setup)).error_code == NOT_COORDINATOR
 
@@ -196,13 +196,13 @@ async def test_nothing_is_loaded_for_a_leader_epoch_that_is_over(setup: Setup) -
 async def test_a_load_that_ends_after_its_epoch_leaves_the_next_one_alone(setup: Setup) -> None:
     await commit_codes(setup, {("orders", 0): 5})
     setup.coordinator.close()
-    setup.log.read_gate = asyncio.Event()
+    setup.log.read_barrier = asyncio.Event()
     first = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
     await asyncio.sleep(0.1)
     setup.log.leader_epochs[0] = 1
     second = asyncio.ensure_future(setup.coordinator.load_partition(0, 1))
     await asyncio.sleep(0.1)
-    setup.log.read_gate.set()
+    setup.log.read_barrier.set()
     await first
     await second
     assert setup.coordinator.leader_epoch(0) == 1
@@ -230,7 +230,7 @@ async def test_a_record_that_cannot_be_encoded_fails_alone(setup: Setup) -> None
 def test_the_shard_is_reloaded_after_a_memory_error(
     step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    append = hosted.Hosted._append
+    append = shard_context.ShardContext._append
 
     async def append_and_fail(*arguments: Any) -> bool:
         await append(*arguments)
@@ -244,7 +244,9 @@ def test_the_shard_is_reloaded_after_a_memory_error(
         assert await commit_codes(setup, {("orders", 0): 5}, joined) == [0]
         setup.log.delay_s = lambda: 1.0
         with monkeypatch.context() as patch:
-            patch.setattr(hosted.Hosted, step, fail if step == "_batch" else append_and_fail)
+            patch.setattr(
+                shard_context.ShardContext, step, fail if step == "_batch" else append_and_fail
+            )
             replies = [commit(setup, {("orders", n): 6}, joined) for n in range(3)]
             for reply in replies:
                 (code,) = [each.error_code for each in (await reply).topics[0].partitions]
@@ -284,7 +286,7 @@ async def test_a_full_disk_fails_requests_and_keeps_the_shard(setup: Setup) -> N
     append, full = setup.log.append, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     async def failing(partition: int, batch: bytearray) -> int:
-        raise OutOfRoomError(full)
+        raise OutOfCapacityError(full)
 
     setup.log.append = failing  # type: ignore[method-assign]
     assert await commit_codes(setup, {("orders", 0): 6}) == [ErrorCode.NOT_COORDINATOR]

@@ -427,7 +427,7 @@ async def test_a_flood_of_large_offsets_locks_no_client_out(setup: Setup) -> Non
 
 
 @in_virtual_time(groups_max=4)
-async def test_members_and_open_transactions_keep_a_newcomer(setup: Setup) -> None:
+async def test_members_and_open_transactions_keep_a_probationary_group(setup: Setup) -> None:
     (member,) = await form(setup, 1, group="has a member")
     assert await commit_codes(setup, {ORDERS: 7}, member, group="has a member") == [0]
     for group in ("a", "b", "c"):

@@ -10,7 +10,7 @@ import pytest
 from doubles.faulty_store import FaultyStore
 from doubles.randomness import SeededRandom
 from lakelog.metadata.errors import MetadataUnavailable
-from lakelog.metadata.store.api import Change, MetadataBatch, Outcome
+from lakelog.metadata.store.api import Change, EntryOutcome, MetadataBatch
 from memory_metadata import MemoryMetadata
 
 WRITER = b"writer-aaaaaaaaa"
@@ -46,7 +46,7 @@ def test_an_unknown_append_is_dropped_or_done_now_or_done_later() -> None:
         inner = MemoryMetadata()
         store = await opened(seed, inner=inner, unknown=100)
         outcome = await store.append(batch(1), 0)
-        assert outcome.outcome is Outcome.UNKNOWN
+        assert outcome.outcome is EntryOutcome.UNKNOWN
         at_once = await inner.position_of(WRITER, 1)
         await store.lose_session()  # waits for late appends
         at_last = await inner.position_of(WRITER, 1)
@@ -67,7 +67,7 @@ def test_a_late_append_does_not_overwrite_another_writers() -> None:
         await store.lose_session()
         entries = (await inner.read(0)).entries
         assert [entry.index for entry in entries] == [0]
-        assert (await inner.position_of(OTHER, 1) == 0) is (taken.outcome is Outcome.DONE)
+        assert (await inner.position_of(OTHER, 1) == 0) is (taken.outcome is EntryOutcome.DONE)
 
     for seed in range(30):
         asyncio.run(main(seed))
@@ -76,8 +76,8 @@ def test_a_late_append_does_not_overwrite_another_writers() -> None:
 def test_without_failures_results_are_of_the_inner_store() -> None:
     async def main() -> None:
         store = await opened(1)
-        assert (await store.append(batch(1), 0)).outcome is Outcome.DONE
-        assert (await store.append(batch(2), 0)).outcome is Outcome.LOST
+        assert (await store.append(batch(1), 0)).outcome is EntryOutcome.DONE
+        assert (await store.append(batch(2), 0)).outcome is EntryOutcome.LOST
         assert await store.position_of(WRITER, 1) == 0
         (entry,) = (await store.read(0)).entries
         assert entry.payload == b"payload 1"

@@ -14,7 +14,7 @@ from doubles.randomness import SeededRandom
 from doubles.sqlite_metadata import MemoryDatabase
 from doubles.sqlite_vfs import Mount
 from lakelog.metadata.errors import MetadataMissing, MetadataUnavailable
-from lakelog.metadata.store.api import MetadataBatch, Outcome
+from lakelog.metadata.store.api import EntryOutcome, MetadataBatch
 from lakelog.metadata.store.sqlite import SqliteLog
 from storage_kit import ManualClock
 
@@ -52,7 +52,7 @@ class Folder:
         epoch = log.take_term(1, b"1" * 16, log.controller()).epoch
         for number in range(APPENDS):
             batch = MetadataBatch(b"w" * 16, number + 1, epoch, b"%d" % number)
-            assert log.append(batch, number).outcome is Outcome.DONE
+            assert log.append(batch, number).outcome is EntryOutcome.DONE
             self.acked += 1
         log.close()
 
@@ -90,7 +90,7 @@ def test_a_full_disk_is_reported_and_survived() -> None:
     with pytest.raises(MetadataUnavailable, match="full"):
         log.append(batch, 0)
     folder.disk.capacity = None
-    assert log.append(batch, 0).outcome is Outcome.DONE
+    assert log.append(batch, 0).outcome is EntryOutcome.DONE
     log.close()
 
 
@@ -100,7 +100,7 @@ def test_a_commit_that_fails_is_not_known_to_be_done() -> None:
     epoch = log.take_term(1, b"1" * 16, log.controller()).epoch
     folder.disk.fail("sync", errno.EIO, suffix="-wal")
     batch = MetadataBatch(b"w" * 16, 1, epoch, b"x")
-    assert log.append(batch, 0).outcome is Outcome.UNKNOWN
+    assert log.append(batch, 0).outcome is EntryOutcome.UNKNOWN
     log.close()
 
 

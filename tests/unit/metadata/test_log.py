@@ -197,12 +197,14 @@ def test_a_plan_may_fill_an_entry(tmp_path: Path) -> None:
     async def scenario(logs: MetadataLogs) -> None:
         log = logs.log(logs.embedded())
         await log.open(create=True)
-        room = BATCH_BYTES_MAX
-        room -= len(encode_records(_set("k", "v" * room)(log.image).records)) - BATCH_BYTES_MAX
-        await log.submit(_set("k", "v" * room))
-        assert log.image.configs(ResourceType.BROKER, "")["k"] == "v" * room
+        capacity = BATCH_BYTES_MAX
+        capacity -= (
+            len(encode_records(_set("k", "v" * capacity)(log.image).records)) - BATCH_BYTES_MAX
+        )
+        await log.submit(_set("k", "v" * capacity))
+        assert log.image.configs(ResourceType.BROKER, "")["k"] == "v" * capacity
         with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
-            await log.submit(_set("k", "v" * (room + 1)))
+            await log.submit(_set("k", "v" * (capacity + 1)))
         await log.close()
 
     _play(tmp_path, scenario)

@@ -24,7 +24,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.move import MetadataInUse, copy_log, image_of
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, ResourceType, encode_records
-from lakelog.metadata.store.api import MetadataBatch, MovableStore, Outcome
+from lakelog.metadata.store.api import EntryOutcome, MetadataBatch, MovableStore
 from lakelog.metadata.store.chain import Marks, MemoryMarks
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
@@ -84,7 +84,7 @@ async def _fill(store: MovableStore, plans: list[Plan[Any]], terms: int = 1) -> 
         term = await store.elect()
     for index, plan in enumerate(plans):
         batch = MetadataBatch(WRITER, index + 1, term.epoch, encode_records(plan.records))
-        assert (await store.append(batch, index)).outcome is Outcome.DONE
+        assert (await store.append(batch, index)).outcome is EntryOutcome.DONE
     image = image_of(await store.read(0))
     await store.close()
     return image
@@ -129,7 +129,7 @@ def test_there_and_back_keeps_the_image_the_epoch_and_the_marks(
         term = await store.elect()
         assert term.epoch == terms + 1
         batch = MetadataBatch(WRITER, 99, term.epoch, b"")
-        assert (await store.append(batch, image.end)).outcome is Outcome.DONE
+        assert (await store.append(batch, image.end)).outcome is EntryOutcome.DONE
         await store.close()
         for old in (_file(path / "a.db", marks), ensemble.store(marks)):
             with pytest.raises(MetadataCorrupt, match="was seen before"):

@@ -70,15 +70,15 @@ def test_a_loss_that_fits_an_entry_stays_one_record() -> None:
     assert divided(_cluster(), records, ENTRY_BYTES_MAX) == records
 
 
-@pytest.mark.parametrize("room", range(300, 330))
+@pytest.mark.parametrize("capacity", range(300, 330))
 def test_without_transactions_a_loss_names_as_many_topics_as_one_entry_has_room_for(
-    room: int,
+    capacity: int,
 ) -> None:
     image = _cluster(level=1)
-    broker, lost = divided(image, _joined(KEPT), room)
+    broker, lost = divided(image, _joined(KEPT), capacity)
     assert isinstance(lost, BrokerLost)
     size = len(encode_record(broker)) + len(encode_record(lost))
-    assert room - len(',"AAAAAAAAAAAAAAAAAAAAAA"') < size <= room
+    assert capacity - len(',"AAAAAAAAAAAAAAAAAAAAAA"') < size <= capacity
     assert lost.kept_topics == KEPT[: len(lost.kept_topics)]
 
 
@@ -119,7 +119,7 @@ def test_each_plan_of_a_group_sees_the_changes_of_the_plans_before_it() -> None:
 
     group = _queue(_set("first"), looking).next_group(MetadataImage())
     assert seen == [len(MetadataImage().to_records()) + 1]
-    assert [result for _, result, _ in group.settled] == ["first", "second"]
+    assert [result for _, result, _ in group.completed] == ["first", "second"]
     assert len(group.records) == 2 and group.entries[-1].image.end == 1
 
 
@@ -128,7 +128,7 @@ def test_a_plan_that_fails_leaves_no_record_and_the_others_in_the_group() -> Non
         raise KafkaError(ErrorCode.INVALID_CONFIG)
 
     group = _queue(_set("a"), failing, _set("b")).next_group(MetadataImage())
-    assert [error is None for _, _, error in group.settled] == [True, False, True]
+    assert [error is None for _, _, error in group.completed] == [True, False, True]
     assert len(group.records) == 2
 
 
@@ -136,9 +136,9 @@ def test_a_plan_that_does_not_fit_begins_the_next_group() -> None:
     value = "x" * (BATCH_BYTES_MAX * 2 // 3)
     queue = _queue(_set("a", value), _set("b", value))
     first = queue.next_group(MetadataImage())
-    assert [result for _, result, _ in first.settled] == ["a"]
+    assert [result for _, result, _ in first.completed] == ["a"]
     second = queue.next_group(first.entries[-1].image)
-    assert [result for _, result, _ in second.settled] == ["b"]
+    assert [result for _, result, _ in second.completed] == ["b"]
     assert not queue
 
 
@@ -154,7 +154,7 @@ def test_a_plan_that_is_larger_than_an_entry_is_a_group_of_several_entries() -> 
     queue = _queue(_set("a"), large, _set("b"))
     start = queue.next_group(LEVEL_2).entries[-1].image
     group = queue.next_group(start)
-    assert [result for _, result, _ in group.settled] == ["large"]
+    assert [result for _, result, _ in group.completed] == ["large"]
     assert len(group.entries) == 4
     configs = [len(entry.image.configs(ResourceType.BROKER, "")) for entry in group.entries]
     assert configs == [1, 1, 1, 8]
@@ -164,7 +164,7 @@ def test_a_plan_that_is_larger_than_an_entry_is_a_group_of_several_entries() -> 
 
 def test_a_large_plan_needs_the_level_with_transactions() -> None:
     group = _queue(lambda image: Plan(_settings(7), "")).next_group(MetadataImage())
-    ((_, _, error),) = group.settled
+    ((_, _, error),) = group.completed
     assert isinstance(error, KafkaError) and error.code is ErrorCode.POLICY_VIOLATION
     assert "finalize lakelog.metadata.version=2" in error.message
 
@@ -172,7 +172,7 @@ def test_a_large_plan_needs_the_level_with_transactions() -> None:
 def test_a_plan_with_a_record_above_the_finalized_level_is_a_bug() -> None:
     record = FeatureRecord("transaction.version", 1)
     group = _queue(lambda image: Plan((record,), "")).next_group(MetadataImage())
-    ((_, _, error),) = group.settled
+    ((_, _, error),) = group.completed
     assert isinstance(error, AssertionError)
     assert not group.entries
 
@@ -186,14 +186,14 @@ def test_a_group_without_records_does_not_abort_a_pending_transaction() -> None:
 def test_a_plan_above_the_limit_of_all_entries_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakelog.metadata.transactions.TRANSACTION_BYTES_MAX", BATCH_BYTES_MAX * 2)
     group = _queue(lambda image: Plan(_settings(7), ""), _set("b")).next_group(LEVEL_2)
-    (_, _, error), (_, result, _) = group.settled
+    (_, _, error), (_, result, _) = group.completed
     assert isinstance(error, KafkaError) and error.code is ErrorCode.POLICY_VIOLATION
     assert result == "b"
 
 
 def test_a_plan_with_a_record_that_fits_no_entry_fails_alone() -> None:
     group = _queue(_set("a", "x" * BATCH_BYTES_MAX), _set("b")).next_group(MetadataImage())
-    (_, _, error), (_, result, _) = group.settled
+    (_, _, error), (_, result, _) = group.completed
     assert isinstance(error, KafkaError) and error.code is ErrorCode.POLICY_VIOLATION
     assert result == "b"
 
@@ -205,12 +205,12 @@ def test_a_registration_that_keeps_more_topics_than_an_entry_names_is_not_refuse
     broker = BrokerRecord(1, b"n" * 16, 2, (), None)
     joined = Plan((broker, BrokerLost(1, 2, True, kept)), "joined")
     group = _queue(lambda image: joined).next_group(image)
-    assert [(result, error) for _, result, error in group.settled] == [("joined", None)]
+    assert [(result, error) for _, result, error in group.completed] == [("joined", None)]
     assert group.records == [broker]
     assert group.entries[-1].image.broker_epoch(1) == 2
     below = image.apply(FeatureRecord(METADATA_VERSION, 1))
     group = _queue(lambda image: joined).next_group(below)
-    assert [(result, error) for _, result, error in group.settled] == [("joined", None)]
+    assert [(result, error) for _, result, error in group.completed] == [("joined", None)]
     assert len(group.entries) == 1
 
 
@@ -220,7 +220,7 @@ def test_plans_that_are_put_back_are_planned_first_and_in_their_order() -> None:
     queue.add(SubmittedPlan(_set("c"), Future(), False))
     queue.put_back(lost.plans)
     group = queue.next_group(MetadataImage())
-    assert [result for _, result, _ in group.settled] == ["a", "b", "c"]
+    assert [result for _, result, _ in group.completed] == ["a", "b", "c"]
 
 
 class _FullSpace(UnreservedSpace):
@@ -234,7 +234,7 @@ def test_only_an_entitled_plan_passes_while_the_space_is_reserved(from_reserve: 
     queue.add(SubmittedPlan(_set("a"), Future(), from_reserve))
     group = queue.next_group(MetadataImage())
     assert bool(group.records) is from_reserve
-    ((_, _, error),) = group.settled
+    ((_, _, error),) = group.completed
     assert (error is None) is from_reserve
 
 

@@ -120,7 +120,7 @@ class _Dying(FaultyStore):
     """The store of a controller that dies after some entries: it never hears of the next one."""
 
     def __init__(self, inner: MetadataStore) -> None:
-        super().__init__(inner, SeededRandom(1), unknown_percent=0, delay_turns_max=0)
+        super().__init__(inner, SeededRandom(1), unknown_percent=0, delay_iterations_max=0)
         self.left: float = float("inf")
         self.died = asyncio.Event()
 

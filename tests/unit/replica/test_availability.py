@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import OutOfRoomError
+from lakelog.base.shortage import OutOfCapacityError
 from lakelog.replica.availability import Availability
 from lakelog.storage.errors import CorruptLog
 from storage_kit import memory_store
@@ -38,7 +38,7 @@ class Bench:
 def test_a_shortage_is_retriable_and_leaves_the_partition_online(number: int) -> None:
     bench = Bench()
     error = bench.availability.storage_error(OSError(number, "none left"))
-    assert isinstance(error, OutOfRoomError)
+    assert isinstance(error, OutOfCapacityError)
     assert bench.calls == [f"shortage {number}"]
     bench.availability.check()
 

@@ -237,7 +237,7 @@ def test_a_session_that_has_become_small_reads_all_its_partitions(sessions: Fetc
     assert full.session is not None
     assert full.session.news is not None
     for target in full.targets:
-        full.session.news.settle((target.topic, target.partition), target.partition, None)
+        full.session.news.conclude((target.topic, target.partition), target.partition, None)
     change = request(full.session_id, 1)
     change.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=list(range(LARGE - 9)))]
     assert len(sessions.begin(change, NAMES, 0.0).targets) == 9

@@ -40,12 +40,12 @@ def test_a_follower_that_fetches_and_stays_behind_lags() -> None:
     assert follower.lags(1_000_000, 40_000, LAG_MAX_MS)
 
 
-def test_a_follower_has_time_to_fetch_when_a_reign_begins() -> None:
+def test_a_follower_has_time_to_fetch_when_a_leader_epoch_begins() -> None:
     followers = Followers()
     followers.begin((2, 3), now_ms=100_000)
     assert followers.lagging((2, 3), 7, 130_000, LAG_MAX_MS) == []
     assert followers.lagging((2, 3), 7, 130_001, LAG_MAX_MS) == [2, 3]
-    assert followers.end((2, 3)) == -1, "no position of an earlier reign counts"
+    assert followers.end((2, 3)) == -1, "no position of an earlier leader epoch counts"
 
 
 def test_the_end_of_all_is_that_of_the_slowest() -> None:
@@ -80,7 +80,9 @@ def test_an_unknown_broker_is_no_follower() -> None:
 
 def test_a_follower_is_mute_when_it_lacks_records_and_does_not_fetch() -> None:
     follower = Follower(0)
-    assert not follower.is_mute(1, 10_000, 1000), "its first fetch of a reign may take a while"
+    assert not follower.is_mute(1, 10_000, 1000), (
+        "its first fetch of a leader epoch may take a while"
+    )
     fetched(follower, 3, 3, 10_000)
     assert not follower.is_mute(3, 20_000, 1000), "it lacks nothing"
     assert not follower.is_mute(4, 11_000, 1000)

@@ -9,14 +9,14 @@ from doubles.randomness import SeededRandom
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import OutOfRoomError
+from lakelog.base.shortage import OutOfCapacityError
 from lakelog.records.batch import CorruptRecord, iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
-from lakelog.replica.written import Written
+from lakelog.replica.written import WriteCounts
 from lakelog.storage.folder.directory import LogDirectory
-from lakelog.storage.folder.reserve import SpaceGate
+from lakelog.storage.folder.reserve import DiskSpaceGuard
 from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.preparation import NotReady, wait_for
 from lakelog.storage.producers.beginnings import AWAITED_MS
@@ -36,7 +36,7 @@ def open_partition(
     disk: MemoryDisk | None = None,
     rolled: list[Partition] | None = None,
     role: Role | None = None,
-    gate: SpaceGate | None = None,
+    space_guard: DiskSpaceGuard | None = None,
     **config: object,
 ) -> Partition:
     disk = disk or MemoryDisk(ManualClock())
@@ -45,7 +45,7 @@ def open_partition(
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(**config))  # type: ignore[arg-type]
     events = rolled if rolled is not None else []
     role = role or sole_leader(5)
-    partition = Partition(log, role, events.append, gate=gate)
+    partition = Partition(log, role, events.append, space_guard=space_guard)
     partition.assume(role, 0)
     return partition
 
@@ -69,7 +69,8 @@ def test_a_client_with_another_epoch_is_fenced(epoch: int, code: str) -> None:
 
 @pytest.mark.parametrize("records", [0, 3])
 def test_a_leader_that_wrote_nothing_follows_a_leader_of_an_older_history(records: int) -> None:
-    """The other leader has records of an epoch before this reign, and leads again after it."""
+    """The other leader has records of an epoch before this leader epoch, and leads again after
+    it."""
     leader, follower = open_partition(), open_partition()
     for number in range(3):
         leader.append(make_batch(1), NOW)
@@ -417,11 +418,11 @@ def test_a_run_without_room_is_repeated_from_its_first_batch() -> None:
     disk = MemoryDisk(ManualClock())
     partition = open_partition(disk)
     assert codes_of(partition, 0, 1) == [NO_ERROR] * 2
-    assert partition.append_run([memoryview(make_batch(producer=(7, 0, 2)))], NOW) == [2]
+    assert partition.append_coalesced([memoryview(make_batch(producer=(7, 0, 2)))], NOW) == [2]
     disk.capacity = disk.used
     batches = [memoryview(make_batch(producer=(7, 0, sequence))) for sequence in (3, 4)]
     with pytest.raises(KafkaError):
-        partition.append_run(batches, NOW)
+        partition.append_coalesced(batches, NOW)
     assert codes_of(partition, 3, 4) == [STORAGE] * 2
 
 
@@ -435,16 +436,16 @@ def test_the_next_batches_wait_for_a_batch_that_found_no_descriptor() -> None:
     assert partition.is_online
 
 
-def test_a_shut_gate_refuses_all_but_duplicates_before_their_sequence() -> None:
-    gate = SpaceGate()
-    partition = open_partition(gate=gate)
+def test_a_guard_that_rejects_writes_refuses_all_but_duplicates_before_their_sequence() -> None:
+    space_guard = DiskSpaceGuard()
+    partition = open_partition(space_guard=space_guard)
     assert codes_of(partition, 0, 1) == [NO_ERROR] * 2
-    gate.is_shut = True
+    space_guard.rejects_writes = True
     assert codes_of(partition, 9, 1, 0, 2) == [STORAGE, NO_ERROR, NO_ERROR, STORAGE]
     with pytest.raises(KafkaError):
         partition.append(bytearray(b"short"), NOW)
     assert partition.log.log_end_offset == 2
-    gate.is_shut = False
+    space_guard.rejects_writes = False
     assert codes_of(partition, 3, 2, 3) == [STORAGE, NO_ERROR, NO_ERROR]
 
 
@@ -482,7 +483,7 @@ def test_a_producer_begins_with_the_batch_that_found_no_room() -> None:
     partition = open_partition()
     disk = partition.log.segments.active.open().file
     with pytest.MonkeyPatch.context() as full:
-        full.setattr(type(disk), "write_at", _no_room)
+        full.setattr(type(disk), "write_at", _no_capacity)
         with pytest.raises(KafkaError):
             partition.append(make_batch(producer=(7, 0, 4)), NOW)
         assert begins_at(partition, 5, producer_id=7) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -490,7 +491,7 @@ def test_a_producer_begins_with_the_batch_that_found_no_room() -> None:
     assert begins_at(partition, 4, producer_id=7) is ErrorCode.NONE
 
 
-def _no_room(*arguments: object) -> None:
+def _no_capacity(*arguments: object) -> None:
     raise OSError(errno.ENOSPC, "planted")
 
 
@@ -601,7 +602,7 @@ def test_a_marker_is_appended_after_a_truncation_below_the_start_of_the_counts()
     partition = open_partition()
     for _ in range(4):
         partition.append(make_batch(2), NOW)
-    partition.written = Written(partition.log)  # as after a restart
+    partition.written = WriteCounts(partition.log)  # as after a restart
     partition.assume(Role(6, 2, False, (2,)), 0)
     wait_for(lambda: partition.truncate(5, 2, 6))
     assert partition.log.log_end_offset == 2
@@ -623,26 +624,28 @@ def test_a_marker_that_the_disk_refuses_is_worth_a_retry() -> None:
 
 
 def test_nothing_is_appended_while_space_is_kept_for_what_frees_some() -> None:
-    gate, told = SpaceGate(), list[OSError]()
+    space_guard, told = DiskSpaceGuard(), list[OSError]()
     log = open_partition().log
-    partition = Partition(log, sole_leader(5), lambda _: None, note_shortage=told.append, gate=gate)
+    partition = Partition(
+        log, sole_leader(5), lambda _: None, note_shortage=told.append, space_guard=space_guard
+    )
     begin_transaction(partition, 7)
     end = log.log_end_offset
-    gate.is_shut = True
+    space_guard.rejects_writes = True
     for append in (
         lambda: partition.append(make_batch(1), NOW),
         lambda: partition.append_marker(7, 0, False, 0, NOW, transaction_version=0),
     ):
-        with pytest.raises(OutOfRoomError, match="No space left"):
+        with pytest.raises(OutOfCapacityError, match="No space left"):
             append()
-    assert partition.append_run([memoryview(make_batch(1))], NOW) == []
+    assert partition.append_coalesced([memoryview(make_batch(1))], NOW) == []
     assert (log.log_end_offset, len(told)) == (end, 2)
     assert partition.read(0, 1000, min_one=True) is not None
     assert partition.delete_records(end) == end
-    gate.is_shut = False
+    space_guard.rejects_writes = False
     partition.append_marker(7, 0, False, 0, NOW, transaction_version=0)
     partition.append(make_batch(1), NOW)
-    assert partition.append_run([memoryview(make_batch(1))], NOW) == [end + 2]
+    assert partition.append_coalesced([memoryview(make_batch(1))], NOW) == [end + 2]
 
 
 def test_a_deleted_topic_takes_no_marker_and_begins_no_transaction() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from counted_work import work_run
 from lakelog.replica.purgatory import Parked, Purgatory
-from lakelog.runtime.turns import LoopTurns
+from lakelog.runtime.loop_iterations import LoopIterations
 
 
 class FakeLoop:
@@ -21,7 +21,7 @@ class FakeLoop:
     def call_soon(self, callback: Callable[[], object]) -> None:
         self.soon.append(callback)
 
-    def turn(self) -> None:
+    def iteration(self) -> None:
         """Run the callbacks that are scheduled so far."""
         callbacks, self.soon = self.soon, []
         for callback in callbacks:
@@ -69,7 +69,7 @@ class Fetch:
 
 def make() -> tuple[FakeLoop, Purgatory]:
     loop = FakeLoop()
-    return loop, Purgatory(loop, loop, LoopTurns(loop, loop))  # type: ignore[arg-type]
+    return loop, Purgatory(loop, loop, LoopIterations(loop, loop))  # type: ignore[arg-type]
 
 
 def test_a_wait_is_tried_when_one_of_its_keys_is_touched() -> None:
@@ -164,7 +164,7 @@ def test_a_key_may_be_touched_again_while_a_wait_on_it_is_answered() -> None:
     assert len(purgatory) == 0
 
 
-def test_an_operation_to_check_soon_is_tried_once_in_the_next_turn() -> None:
+def test_an_operation_to_check_soon_is_tried_once_in_the_next_loop_iteration() -> None:
     loop, purgatory = make()
     fetch = Fetch()
     fetch.ready = True
@@ -172,7 +172,7 @@ def test_an_operation_to_check_soon_is_tried_once_in_the_next_turn() -> None:
     for key in ("a", "b", "a", "c"):
         purgatory.check_soon(key)
     assert fetch.events == []
-    loop.turn()
+    loop.iteration()
     assert fetch.events == ["completed"]
 
 
@@ -183,11 +183,11 @@ def test_a_dropped_operation_is_not_tried() -> None:
     parked = purgatory.park(fetch, ["a"], 101.0)
     purgatory.check_soon("a")
     purgatory.cancel(parked)
-    loop.turn()
+    loop.iteration()
     assert fetch.events == []
 
 
-def test_one_turn_tries_a_bounded_number_of_waits() -> None:
+def test_one_loop_iteration_tries_a_bounded_number_of_waits() -> None:
     loop, purgatory = make()
     fetches = [Fetch() for _ in range(300)]
     for fetch in fetches:
@@ -195,13 +195,13 @@ def test_one_turn_tries_a_bounded_number_of_waits() -> None:
         purgatory.park(fetch, ["a"], 101.0)
     purgatory.check_soon("a")
     for tried in (128, 256, 300):
-        loop.turn()
+        loop.iteration()
         assert sum(bool(fetch.events) for fetch in fetches) == tried
     assert not loop.soon
 
 
-def test_one_turn_expires_a_bounded_number_of_waits() -> None:
-    """A timer that is due at once rings in the next turn."""
+def test_one_loop_iteration_expires_a_bounded_number_of_waits() -> None:
+    """A timer that is due at once rings in the next loop iteration."""
     loop, purgatory = make()
     fetches = [Fetch() for _ in range(300)]
     for fetch in fetches:
@@ -253,7 +253,7 @@ def test_waits_that_take_long_leave_turns_to_others(are_due: bool) -> None:
         if are_due:
             loop.advance(1.0)
         else:
-            loop.turn()
+            loop.iteration()
         assert len(ended) == count
     assert len(purgatory) == 0
 
@@ -277,7 +277,7 @@ def test_a_wait_that_fails_keeps_no_other_from_being_tried() -> None:
         purgatory.park(fetch, ["a"], 101.0)
     purgatory.check_soon("a")
     while loop.soon:
-        loop.turn()
+        loop.iteration()
     assert all(fetch.events == ["completed"] for fetch in fetches)
     assert failing.events == ["failed: planted"]
     other = Fetch()
@@ -312,10 +312,10 @@ def test_an_event_answers_the_waits_for_the_reached_offsets(is_soon: bool) -> No
     waits = waits_for(purgatory, range(300), reached)
     if is_soon:
         purgatory.check_soon("a")
-        loop.turn()
+        loop.iteration()
         assert sum(bool(wait.events) for wait in waits) == 128, "a turn is bounded"
         while loop.soon:
-            loop.turn()
+            loop.iteration()
     else:
         purgatory.check("a")
     assert [wait.events for wait in waits] == [["completed"]] * 150 + [[]] * 150

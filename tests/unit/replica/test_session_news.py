@@ -5,7 +5,7 @@ from typing import Any
 
 from lakelog.replica.followers import Follower
 from lakelog.replica.purgatory import Purgatory
-from lakelog.replica.session_news import READ_IN_TURN, SessionNews
+from lakelog.replica.session_news import READ_PER_ITERATION, SessionNews
 
 LAG_MAX_MS = 1000
 
@@ -22,7 +22,7 @@ def indexes(news: SessionNews) -> list[int]:
 
 def settle_all(news: SessionNews, follower: Follower | None = None) -> None:
     for place in news.due():
-        news.settle(place, ("key", place[1]), follower)
+        news.conclude(place, ("key", place[1]), follower)
 
 
 def test_an_event_makes_a_settled_partition_due_again() -> None:
@@ -37,15 +37,15 @@ def test_an_event_makes_a_settled_partition_due_again() -> None:
 
 
 def test_watched_partitions_are_read_in_turn() -> None:
-    _, news = make(3 * READ_IN_TURN)
+    _, news = make(3 * READ_PER_ITERATION)
     settle_all(news)
     read: list[int] = []
     for _ in range(3):
         news.note_request()
-        assert len(news.due()) == READ_IN_TURN
+        assert len(news.due()) == READ_PER_ITERATION
         read += indexes(news)
         settle_all(news)
-    assert read == list(range(3 * READ_IN_TURN))
+    assert read == list(range(3 * READ_PER_ITERATION))
 
 
 def test_a_closed_or_removed_partition_leaves_nothing_in_the_purgatory() -> None:

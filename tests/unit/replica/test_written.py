@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.replica.written import Written
+from lakelog.replica.written import WriteCounts
 from storage_kit import append, append_in_transaction, append_marker, make_batch, memory_store
 
 
@@ -13,7 +13,7 @@ def test_records_of_an_earlier_process_do_not_count() -> None:
     store = memory_store()
     append(store.create(), make_batch(4))
     log = store.restart()
-    written = Written(log)
+    written = WriteCounts(log)
     assert (written.records, written.bytes, written.all_bytes) == (0, 0, 0)
     batch = make_batch(3)
     append(log, batch)
@@ -22,7 +22,7 @@ def test_records_of_an_earlier_process_do_not_count() -> None:
 
 def test_bytes_add_up_over_closed_segments() -> None:
     log = memory_store(LogConfig(segment_bytes=400)).create()
-    written = Written(log)
+    written = WriteCounts(log)
     total = 0
     for _ in range(12):
         batch = make_batch(2)
@@ -37,7 +37,7 @@ def test_bytes_add_up_over_closed_segments() -> None:
 
 def test_a_closed_segment_is_noted_once() -> None:
     log = memory_store(LogConfig(segment_bytes=400)).create()
-    written = Written(log)
+    written = WriteCounts(log)
     while len(log.segments) == 1:
         assert not written.note_roll()
         append(log, make_batch(2))
@@ -48,7 +48,7 @@ def test_a_closed_segment_is_noted_once() -> None:
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_marker_counts_in_no_figure_of_producers(commit: bool) -> None:
     log = memory_store().create()
-    written = Written(log)
+    written = WriteCounts(log)
     append_in_transaction(log, (7, 0, 0), 2)
     records, size = written.records, written.bytes
     append_marker(log, 7, 0, commit=commit)
@@ -64,7 +64,7 @@ def test_a_truncation_below_the_start_takes_nothing_from_the_counts(restarts: bo
     for _ in range(3):
         append(first, make_batch(4))
     log = store.restart()
-    written = Written(log)
+    written = WriteCounts(log)
     counts = written.records, written.all_bytes
     if restarts:
         log.restart_at(20)

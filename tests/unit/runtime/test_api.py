@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from lakelog.runtime.api import pause, settle
+from lakelog.runtime.api import complete, pause
 from memory_broker import InlineTasks
 from simulator.engine.loop import SimulatedLoop
 
@@ -42,9 +42,9 @@ def test_a_pause_may_end_early() -> None:
 
     async def end_early() -> None:
         over = loop.create_future()
-        loop.call_later(1.0, settle, over)
+        loop.call_later(1.0, complete, over)
         await pause(InlineTasks(loop), 3600, over)
-        settle(over)
+        complete(over)
         assert [each for each in loop._scheduled if not each.cancelled()] == []
 
     loop.run_until_complete(end_early())

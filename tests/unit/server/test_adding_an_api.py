@@ -101,9 +101,9 @@ asyncio.run(main())
 
 
 def test_an_api_is_one_module_of_messages_and_one_handler(tmp_path: Path) -> None:
-    for room, source in (("protocol", MESSAGES), ("handlers", HANDLER)):
-        (tmp_path / room).mkdir()
-        (tmp_path / room / "echo.py").write_text(source)
+    for capacity, source in (("protocol", MESSAGES), ("handlers", HANDLER)):
+        (tmp_path / capacity).mkdir()
+        (tmp_path / capacity / "echo.py").write_text(source)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

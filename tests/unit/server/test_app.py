@@ -452,11 +452,14 @@ def test_a_start_that_is_cancelled_leaves_the_folder_clean(tmp_path: Path) -> No
     run(tmp_path, look)
 
 
-def test_a_turn_of_the_loop_answers_requests_before_parked_ones(tmp_path: Path) -> None:
+def test_an_iteration_of_the_loop_answers_requests_before_parked_ones(tmp_path: Path) -> None:
     async def scenario(running: Running) -> None:
         connections = running.server._dispatcher.connections
-        parts = [getattr(part, "__self__", None) for part in connections.turns.loop_turns._parts]
-        requests, parked = connections.turns, running.broker.purgatory
+        parts = [
+            getattr(part, "__self__", None)
+            for part in connections.iterations.loop_iterations._parts
+        ]
+        requests, parked = connections.iterations, running.broker.purgatory
         assert parts.index(requests) < parts.index(requests.sending) < parts.index(parked)
 
     run(tmp_path, scenario)

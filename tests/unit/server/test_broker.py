@@ -37,9 +37,9 @@ def test_other_brokers_are_known_by_the_listener_of_the_client(world: MemoryBrok
 
 
 def test_a_new_configuration_has_connections_admitted_again(world: MemoryBroker) -> None:
-    """A learned request holds limits of the configuration."""
+    """A cached request holds limits of the configuration."""
     broker = world.broker
-    generation = broker.gate.generation
+    generation = broker.admission.generation
     broker.use_config(BrokerConfig({"fetch.max.bytes": "4096"}))
     assert broker.fetch_bytes_max == 4096
-    assert broker.gate.generation > generation
+    assert broker.admission.generation > generation

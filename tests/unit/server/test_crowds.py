@@ -1,4 +1,5 @@
-"""Hundreds of connections that all want something in one turn, beside a client that is served."""
+"""Hundreds of connections that all want something in one loop iteration, beside a client that is
+served."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from fake_transport import (
 )
 from lakelog.protocol.api import api_for
 from lakelog.protocol.fetch import FetchRequest
-from lakelog.runtime.turns import PART_S
+from lakelog.runtime.loop_iterations import PART_S
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.request_turns import FREE, Rank
+from lakelog.server.connections.request_budget import FREE, Rank
 from lakelog.server.fetches.pending import PendingFetch
 from lakelog.wire.framing import encode_request
 from socketless_broker import SocketlessBroker
@@ -30,7 +31,7 @@ from socketless_broker import SocketlessBroker
 CROWD = 600
 TAKES_S = 0.0001
 WAIT_S_MAX = 0.01
-"""Seconds of a good client's response: two turns of the loop and their overhead."""
+"""Seconds of a good client's response: two iterations of the loop and their overhead."""
 Member = tuple[FakeTransport, Sink, Connection]
 
 
@@ -39,11 +40,11 @@ def join(loop: CrowdedLoop, takes_s: float = TAKES_S) -> Member:
 
 
 def answer_once(loop: CrowdedLoop, members: list[Member]) -> None:
-    """So that they are no newcomers."""
+    """So that they are no new connections."""
     for transport, _, _ in members:
         transport.incoming += frame(request(0, FETCH))
         while not transport.sent:
-            loop.turn()
+            loop.iteration()
         del transport.sent[:]
 
 
@@ -52,14 +53,14 @@ def is_answered(transport: FakeTransport, request_: bytes) -> bool:
 
 
 def wait_of_good_client(loop: CrowdedLoop, good: FakeTransport, key: int = FETCH) -> float:
-    """Seconds until it is answered: it is last of all that are ready in this turn."""
+    """Seconds until it is answered: it is last of all that are ready in this loop iteration."""
     wanted = request(7, key)
     loop.transports.remove(good)
     loop.transports.append(good)
     good.incoming += frame(wanted)
     begun = loop.now
     while not good.sent:
-        loop.turn()
+        loop.iteration()
     assert is_answered(good, wanted)
     del good.sent[:]
     return loop.now - begun
@@ -78,10 +79,10 @@ def test_the_first_requests_of_a_crowd_keep_no_good_client_waiting(
         transport.incoming += frame(request(1, crowd_key))
     for _ in range(8):
         assert wait_of_good_client(loop, good[0], good_key) <= WAIT_S_MAX
-    assert loop.turns.waiting
-    while loop.turns.waiting:
+    assert loop.iterations.waiting
+    while loop.iterations.waiting:
         begun = loop.now
-        loop.turn()
+        loop.iteration()
         assert loop.now - begun <= len(Rank) * (PART_S + TAKES_S)
     assert all(is_answered(transport, request(1, crowd_key)) for transport, _, _ in crowd)
 
@@ -92,16 +93,16 @@ def test_a_crowd_is_answered_in_turns_and_in_the_order_of_coming() -> None:
     answer_once(loop, crowd)
     for transport, _, _ in crowd:
         transport.incoming += frame(request(1, FETCH))
-    turns = 0
+    iterations = 0
     while not all(transport.sent for transport, _, _ in crowd):
         begun = loop.now
-        loop.turn()
-        turns += 1
+        loop.iteration()
+        iterations += 1
         assert loop.now - begun <= PART_S + (FREE + 1) * TAKES_S
         answered = [bool(transport.sent) for transport, _, _ in crowd]
         assert answered == sorted(answered, reverse=True)
-    assert turns <= CROWD * TAKES_S / PART_S + 2
-    assert not loop.turns.waiting
+    assert iterations <= CROWD * TAKES_S / PART_S + 2
+    assert not loop.iterations.waiting
 
 
 def test_requests_that_wait_keep_their_order_in_each_connection() -> None:
@@ -113,7 +114,7 @@ def test_requests_that_wait_keep_their_order_in_each_connection() -> None:
         transport.incoming += b"".join(map(frame, requests))
     while not all(len(sink.requests) == len(requests) for _, sink, _ in crowd):
         assert loop.soon or any(transport.incoming for transport in loop.transports)
-        loop.turn()
+        loop.iteration()
     expected = b"".join(b"<" + one + b">" for one in requests)
     assert all(transport.sent == expected for transport, _, _ in crowd)
     assert all(sink.requests == requests for _, sink, _ in crowd)
@@ -126,7 +127,7 @@ def test_large_requests_count_by_their_size() -> None:
         transport.incoming += frame(request(1, PRODUCE, size))
     while not all(transport.sent for transport, _, _ in crowd):
         begun = loop.now
-        loop.turn()
+        loop.iteration()
         assert loop.now - begun <= 2 * takes_s
 
 
@@ -137,39 +138,39 @@ def test_requests_are_counted_one_by_one_and_by_their_bytes(count: int) -> None:
     for _ in range(count):
         transport.incoming += frame(request(1, PRODUCE, 70_000))
     while len(sink.requests) < count:
-        assert loop.turns.left > 0
-        loop.turn()
-    assert loop.turns.left == FREE - count - 2 * count
+        assert loop.iterations.left > 0
+        loop.iteration()
+    assert loop.iterations.left == FREE - count - 2 * count
 
 
 @pytest.mark.parametrize("ending", ["end", "reset", "broken pipe"])
-def test_connections_that_all_end_in_one_turn_are_closed_in_several(ending: str) -> None:
+def test_connections_that_all_end_in_one_loop_iteration_are_closed_in_several(ending: str) -> None:
     loop = CrowdedLoop()
     good = join(loop)
     answer_once(loop, [good])
     crowd = [join(loop) for _ in range(CROWD)]
     for transport, _, connection in crowd:
         if ending == "broken pipe":
-            transport.room = 0
+            transport.capacity = 0
             connection.responses.queue(b"unsent")
             connection.flush()
-            transport.room, transport.calls_until_gone = 1, 0
+            transport.capacity, transport.calls_until_gone = 1, 0
         else:
             transport.eof, transport.is_reset = True, ending == "reset"
     assert wait_of_good_client(loop, good[0]) <= WAIT_S_MAX
     closed = sum(connection.closed for _, _, connection in crowd)
     assert FREE <= closed < CROWD
-    assert loop.turns.waiting == CROWD - closed
+    assert loop.iterations.waiting == CROWD - closed
     assert not any(transport.readable or transport.writable for transport, _, _ in crowd)
     while closed < CROWD:
         begun = loop.now
-        loop.turn()
+        loop.iteration()
         assert loop.now - begun <= PART_S + TAKES_S
         closed, before = sum(connection.closed for _, _, connection in crowd), closed
         assert closed > before
     assert all(sink.closed == 1 for _, sink, _ in crowd)
     assert all(transport.socket_closed and not transport.readable for transport, _, _ in crowd)
-    assert not loop.turns.waiting
+    assert not loop.iterations.waiting
 
 
 def test_a_connection_that_is_closed_while_it_waits_is_not_handled() -> None:
@@ -177,17 +178,17 @@ def test_a_connection_that_is_closed_while_it_waits_is_not_handled() -> None:
     crowd = [join(loop) for _ in range(CROWD)]
     for transport, _, _ in crowd:
         transport.incoming += frame(request(1, FETCH))
-    loop.turn()
+    loop.iteration()
     handled = [sink for _, sink, _ in crowd if sink.requests]
     for _, _, connection in crowd:
         connection.close()
     while loop.soon:
-        loop.turn()
+        loop.iteration()
     assert [sink for _, sink, _ in crowd if sink.requests] == handled
-    assert not loop.turns.waiting
+    assert not loop.iterations.waiting
 
 
-def test_fetches_that_take_long_share_the_turns_of_the_loop(
+def test_fetches_that_take_long_share_the_iterations_of_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of thousands of partitions is small where nothing has changed in its session."""

@@ -29,7 +29,7 @@ VERSIONS: dict[type[Any], int] = {ProduceRequest: 13, FetchRequest: 16, ListOffs
 TOPIC = "orders"
 
 
-class Gate:
+class Admission:
     """Syncs of log files that begin while it is closed last until it is opened."""
 
     def __init__(self) -> None:
@@ -49,9 +49,9 @@ class Gate:
 
 
 class GatedFile:
-    def __init__(self, file: File, gate: Gate) -> None:
+    def __init__(self, file: File, admission: Admission) -> None:
         self._file = file
-        self._gate = gate
+        self._gate = admission
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
@@ -68,9 +68,9 @@ class GatedFile:
 
 
 class GatedDisk(PosixDisk):
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, admission: Admission) -> None:
         super().__init__()
-        self._gate = gate
+        self._gate = admission
 
     def open(self, path: Path, *, create: bool = False) -> Any:
         return GatedFile(super().open(path, create=create), self._gate)
@@ -80,9 +80,9 @@ class GatedBroker:
     """A broker with one topic, and clients that ask it one thing at a time."""
 
     def __init__(self, data: Path, **settings: str) -> None:
-        self.gate = Gate()
+        self.admission = Admission()
         settings = {"log_durability": "fsync", **settings}
-        self.broker = SocketlessBroker(data, GatedDisk(self.gate), settings=settings)
+        self.broker = SocketlessBroker(data, GatedDisk(self.admission), settings=settings)
 
     async def start(self) -> None:
         await self.broker.start()
@@ -100,7 +100,7 @@ class GatedBroker:
         return partition
 
     async def until_syncing(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self.gate.begun.acquire)
+        await asyncio.get_running_loop().run_in_executor(None, self.admission.begun.acquire)
 
 
 class Client:
@@ -165,7 +165,7 @@ def run(folder: Path, scenario: Callable[[GatedBroker], Awaitable[None]], **sett
         try:
             await scenario(gated)
         finally:
-            gated.gate.open.set()
+            gated.admission.open.set()
             await gated.broker.stop()
 
     asyncio.run(asyncio.wait_for(whole(), 120))
@@ -174,13 +174,13 @@ def run(folder: Path, scenario: Callable[[GatedBroker], Awaitable[None]], **sett
 def test_an_answer_waits_for_the_device(tmp_path: Path) -> None:
     async def scenario(gated: GatedBroker) -> None:
         client, reader = gated.client(), gated.client()
-        gated.gate.open.clear()
+        gated.admission.open.clear()
         client.produce(acks=1)
         await gated.until_syncing()
         assert client.answers() == 0
         assert not reader.fetch(0).records, "records that may be lost are not readable"
         assert reader.end_offset() == 0
-        gated.gate.open.set()
+        gated.admission.open.set()
         await client.answered()
         assert client.produced().error_code == ErrorCode.NONE
         assert reader.fetch(0).records
@@ -195,7 +195,7 @@ def test_no_request_waits_in_the_page_cache_mode(tmp_path: Path) -> None:
         for _ in range(5):
             client.produce()
             assert client.produced().error_code == ErrorCode.NONE
-        assert gated.gate.syncs == 0
+        assert gated.admission.syncs == 0
 
     run(tmp_path, scenario, log_durability="page-cache")
 
@@ -220,7 +220,7 @@ def test_many_answers_share_a_sync(tmp_path: Path, connections: int) -> None:
                     if left[client] >= in_flight // connections:
                         client.produce()
         assert gated.partition.watermark.offset == in_flight * rounds
-        assert gated.gate.syncs / (in_flight * rounds) < 0.1
+        assert gated.admission.syncs / (in_flight * rounds) < 0.1
 
     run(tmp_path, scenario)
 
@@ -228,12 +228,12 @@ def test_many_answers_share_a_sync(tmp_path: Path, connections: int) -> None:
 def test_records_not_durable_at_the_deadline_time_out(tmp_path: Path) -> None:
     async def scenario(gated: GatedBroker) -> None:
         client = gated.client()
-        gated.gate.open.clear()
+        gated.admission.open.clear()
         client.produce(timeout_ms=0)
         await client.answered()
         assert client.produced().error_code == ErrorCode.REQUEST_TIMED_OUT
         client.produce()
-        gated.gate.open.set()
+        gated.admission.open.set()
         await client.answered()
         assert client.produced().base_offset == 1
 
@@ -243,7 +243,7 @@ def test_records_not_durable_at_the_deadline_time_out(tmp_path: Path) -> None:
 def test_a_device_that_fails_is_no_acknowledgement(tmp_path: Path) -> None:
     async def scenario(gated: GatedBroker) -> None:
         client = gated.client()
-        gated.gate.error = OSError(errno.EIO, "a bad device")
+        gated.admission.error = OSError(errno.EIO, "a bad device")
         client.produce()
         client.produce()
         await client.answered(2)
@@ -259,7 +259,7 @@ def test_a_device_that_fails_is_no_acknowledgement(tmp_path: Path) -> None:
 def test_a_deleted_topic_answers_waiting_requests(tmp_path: Path) -> None:
     async def scenario(gated: GatedBroker) -> None:
         client = gated.client()
-        gated.gate.open.clear()
+        gated.admission.open.clear()
         client.produce()
         await gated.until_syncing()
         broker = gated.broker.server.broker
@@ -277,7 +277,7 @@ def test_the_mode_may_change_while_it_runs(tmp_path: Path) -> None:
         client = gated.client()
         client.produce()
         assert client.produced().base_offset == 0
-        gated.gate.open.clear()
+        gated.admission.open.clear()
         partition = gated.partition
         partition.use_config(partition.log.config._replace(durability="fsync"))
         client.produce()
@@ -295,7 +295,7 @@ def test_a_failing_append_answers_requests_that_wait_for_a_flush(tmp_path: Path)
     async def scenario(gated: GatedBroker) -> None:
         first, second = gated.client(), gated.client()
         broker, tasks = gated.broker.server.broker, gated.broker.tasks
-        gated.gate.open.clear()
+        gated.admission.open.clear()
         first.produce()
         waiting = asyncio.ensure_future(
             committed(
@@ -303,14 +303,14 @@ def test_a_failing_append_answers_requests_that_wait_for_a_flush(tmp_path: Path)
             )
         )
         await gated.until_syncing()
-        gated.gate.write_error = OSError(errno.EIO, "a bad device")
+        gated.admission.write_error = OSError(errno.EIO, "a bad device")
         second.produce()
         for client in (first, second):
             assert client.produced().error_code == ErrorCode.KAFKA_STORAGE_ERROR
         with pytest.raises(KafkaError) as error:
             await waiting
         assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-        gated.gate.write_error = None  # the broker is stopped
+        gated.admission.write_error = None  # the broker is stopped
 
     run(tmp_path, scenario)
 
@@ -322,7 +322,7 @@ def test_an_answer_that_cannot_be_made_ends_its_connection_and_no_other(
         first, connections = gated.client(), [gated.broker.connection]
         second = gated.client()
         connections.append(gated.broker.connection)
-        gated.gate.open.clear()
+        gated.admission.open.clear()
         for client in (first, second):
             client.produce()
         await gated.until_syncing()
@@ -334,7 +334,7 @@ def test_an_answer_that_cannot_be_made_ends_its_connection_and_no_other(
             check(self)
 
         monkeypatch.setattr(Appended, "check", broken)
-        gated.gate.open.set()
+        gated.admission.open.set()
         await second.answered()
         assert second.produced().error_code == ErrorCode.NONE
         assert first.answers() == 0
@@ -370,7 +370,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_no_request_waits_beyond_the_stop_of_the_broker(tmp_path: Path) -> None:
     async def scenario(gated: GatedBroker) -> None:
         client = gated.client()
-        gated.gate.open.clear()
+        gated.admission.open.clear()
         client.produce()
         await gated.until_syncing()
         client.produce()
@@ -381,7 +381,7 @@ def test_no_request_waits_beyond_the_stop_of_the_broker(tmp_path: Path) -> None:
             )
         )
         await asyncio.sleep(0)
-        gated.gate.open.set()
+        gated.admission.open.set()
         await gated.broker.server.stop()
         await waiting
 
@@ -406,7 +406,7 @@ def test_a_log_that_cannot_be_made_durable_keeps_no_other_from_starting(tmp_path
         gated.broker.tasks.close()
 
         again = GatedBroker(tmp_path / "data")
-        again.gate.error = OSError(errno.EIO, "a bad device")
+        again.admission.error = OSError(errno.EIO, "a bad device")
         await again.broker.start()
         partitions = again.broker.server.broker.partitions
         assert partitions.leader("others", 0).serves

@@ -207,13 +207,13 @@ def test_a_partition_of_other_brokers_is_not_unknown(run: Callable[..., None]) -
 
 
 @pytest.mark.parametrize("acks", [ALL, LEADER])
-def test_a_learned_request_is_forgotten_with_the_leadership(
+def test_a_cached_request_is_forgotten_with_the_leadership(
     run: Callable[..., None], acks: int
 ) -> None:
     async def scenario(node: Node) -> None:
         for _ in range(3):
             assert node.produce(acks).error_code == 0
-        assert node.broker.connection.repeat is not None
+        assert node.broker.connection.cached_request is not None
         await node.change(OTHER, BOTH)
         assert node.produce(acks).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await node.change(OWN)
@@ -240,11 +240,11 @@ def test_only_acks_all_waits_for_the_other_replicas(run: Callable[..., None]) ->
     run(scenario)
 
 
-def test_a_learned_request_waits_for_a_replica_that_joins(run: Callable[..., None]) -> None:
+def test_a_cached_request_waits_for_a_replica_that_joins(run: Callable[..., None]) -> None:
     async def scenario(node: Node) -> None:
         for _ in range(3):
             assert node.produce(ALL).error_code == 0
-        assert node.broker.connection.repeat is not None
+        assert node.broker.connection.cached_request is not None
         await node.change(OWN, BOTH, same_epoch=True)
         for _ in range(3):
             assert node.produce(ALL) is None

@@ -24,7 +24,7 @@ from lakelog.protocol.registry import APIS
 from lakelog.protocol.unregister_broker import UnregisterBrokerRequest
 from lakelog.protocol.update_features import UpdateFeaturesRequest
 from lakelog.server import handlers
-from lakelog.server.peers.errors import PeerDisconnectedError, PeerUnreachableError
+from lakelog.server.inter_broker.errors import PeerDisconnectedError, PeerUnreachableError
 from lakelog.server.requests.error_codes import codes_in
 from lakelog.server.routes import advertised_apis, at_controller, served_apis
 from lakelog.server.served_api import ServedApi
@@ -95,7 +95,7 @@ def test_no_version_is_served_undeclared_or_offered_beyond_the_newest_served_one
 def test_only_apis_that_copy_nothing_are_decoded_in_place_and_only_the_hot_ones_learn() -> None:
     in_place = {each.api.name for each in served_apis() if each.in_place}
     assert in_place == {"Produce", "Fetch", "ListOffsets"}
-    learning = {each.api.name for each in served_apis() if each.learn is not None}
+    learning = {each.api.name for each in served_apis() if each.cache_request is not None}
     assert learning == {"Produce", "Fetch"}
 
 

@@ -8,15 +8,15 @@ import weakref
 
 import pytest
 
-from simulator import Outcome, Plan, World, run
+from simulator import Plan, World, WorldOutcome, run
 from simulator.checkers.laws import Law
 from simulator.clients.producers.idempotent import PlainProducer
 
 SMALL = Plan(2.0, frozenset({"plain"}), frozenset({"stop"}))
 
 
-def outcome(faults: dict[str, int], acked: int) -> Outcome:
-    return Outcome(1, (), frozenset(), "", 0, 0.0, faults, {"acked": acked})
+def outcome(faults: dict[str, int], acked: int) -> WorldOutcome:
+    return WorldOutcome(1, (), frozenset(), "", 0, 0.0, faults, {"acked": acked})
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from simulator import Outcome, World, runner
+from simulator import World, WorldOutcome, runner
 from simulator.cluster.world import ClusterWorld
 
-SOUND = Outcome(7, (), frozenset(), "h", 10, 1.0, {"kill": 1}, {"acked": 100})
-VIOLATED = Outcome(7, ("a is lost",), frozenset(), "h", 10, 1.0, {"kill": 1}, {"acked": 100})
-THIN = Outcome(7, (), frozenset(), "h", 10, 1.0, {}, {"acked": 100})
+SOUND = WorldOutcome(7, (), frozenset(), "h", 10, 1.0, {"kill": 1}, {"acked": 100})
+VIOLATED = WorldOutcome(7, ("a is lost",), frozenset(), "h", 10, 1.0, {"kill": 1}, {"acked": 100})
+THIN = WorldOutcome(7, (), frozenset(), "h", 10, 1.0, {}, {"acked": 100})
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ THIN = Outcome(7, (), frozenset(), "h", 10, 1.0, {}, {"acked": 100})
     ],
 )
 def test_a_violation_and_a_thin_run_fail(
-    outcome: Outcome,
+    outcome: WorldOutcome,
     status: int,
     text: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -43,7 +43,7 @@ def test_three_brokers_form_a_cluster_unless_one_is_wanted(
 ) -> None:
     worlds: list[World | ClusterWorld] = []
 
-    def keep(world: World | ClusterWorld) -> Outcome:
+    def keep(world: World | ClusterWorld) -> WorldOutcome:
         worlds.append(world)
         world.simulator.loop.close()
         return VIOLATED

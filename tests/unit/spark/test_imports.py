@@ -58,5 +58,5 @@ def test_a_process_that_names_the_columns_imports_no_reader() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _COLUMNS], capture_output=True, text=True, check=True
     )
-    readers = {"lakelog.spark.source.batch", "lakelog.spark.source.stream", "lakelog.tables.joined"}
+    readers = {"lakelog.spark.source.batch", "lakelog.spark.source.stream", "lakelog.tables.hybrid"}
     assert {*readers, "pyarrow"}.isdisjoint(done.stdout.split())

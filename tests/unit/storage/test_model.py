@@ -248,8 +248,8 @@ def test_a_full_disk_rejects_appends_until_there_is_space() -> None:
     disk = store.disk
     assert isinstance(disk, MemoryDisk)
     written = []
-    for room in (5000, 9000):
-        disk.capacity = room
+    for capacity in (5000, 9000):
+        disk.capacity = capacity
         with pytest.raises(OSError):
             while True:
                 batch = make_batch(3)

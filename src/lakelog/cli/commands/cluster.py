@@ -12,7 +12,7 @@ from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.exit_code import ExitCode
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import Consent, Output, Session
+from lakelog.cli.options import CommandSession, Consent, Output
 from lakelog.cli.partition_health import examine, health_document
 from lakelog.cli.render import Document, Listing, note, show
 
@@ -100,8 +100,8 @@ _STORE_KEY = "lakelog.metadata.store"
 _MIN_ISR = "min.insync.replicas"
 
 
-@app.command(session=Session, output=Output)
-def info(*, session: Session, output: Output) -> None:
+@app.command(session=CommandSession, output=Output)
+def info(*, session: CommandSession, output: Output) -> None:
     """Show the cluster: id, controller, metadata store, numbers, features."""
     with open_admin(session) as admin:
         cluster, topics = _cluster(admin)
@@ -109,8 +109,8 @@ def info(*, session: Session, output: Output) -> None:
     show(document, output.format)
 
 
-@app.command(session=Session, output=Output)
-def brokers(*, session: Session, output: Output) -> None:
+@app.command(session=CommandSession, output=Output)
+def brokers(*, session: CommandSession, output: Output) -> None:
     """List the brokers, with the numbers of partitions that they lead and hold.
 
     A broker is online; fenced, because it stopped, died or is starting; or unregistered, although
@@ -122,8 +122,8 @@ def brokers(*, session: Session, output: Output) -> None:
     show(listing, output.format)
 
 
-@app.command(session=Session, output=Output)
-def health(*, session: Session, output: Output) -> int:
+@app.command(session=CommandSession, output=Output)
+def health(*, session: CommandSession, output: Output) -> int:
     """Show partitions and brokers that need attention; exit with 1 if there are any.
 
     Each online broker is asked whether it can write to its data folder, and to all logs in it.
@@ -139,9 +139,11 @@ def health(*, session: Session, output: Output) -> int:
 
 
 @app.command(
-    argument("broker_id", type=int, help="Id of the broker."), session=Session, consent=Consent
+    argument("broker_id", type=int, help="Id of the broker."),
+    session=CommandSession,
+    consent=Consent,
 )
-def unregister(broker_id: int, *, session: Session, consent: Consent) -> None:
+def unregister(broker_id: int, *, session: CommandSession, consent: Consent) -> None:
     """Remove the registration of a stopped broker that will not return.
 
     Its replicas stay assigned to it and are offline. A broker with this id can join again.
@@ -176,7 +178,7 @@ def unregister(broker_id: int, *, session: Session, consent: Consent) -> None:
         "--unsafe", help="Lower a level even if metadata is lost. Brokers of lakelog refuse this."
     ),
     name="features",
-    session=Session,
+    session=CommandSession,
     output=Output,
     consent=Consent,
 )
@@ -186,7 +188,7 @@ def feature_command(
     downgrade: list[str] | None = None,
     dry_run: bool = False,
     unsafe: bool = False,
-    session: Session,
+    session: CommandSession,
     output: Output,
     consent: Consent,
 ) -> None:

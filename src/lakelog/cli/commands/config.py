@@ -11,7 +11,7 @@ from lakelog.base.errors import KafkaError
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Command, Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import Output, Session
+from lakelog.cli.options import CommandSession, Output
 from lakelog.cli.render import Document, Listing, note, show, show_all
 from lakelog.cli.settings import (
     change_settings,
@@ -102,7 +102,7 @@ class Of:
         "all topics, brokers and groups.",
     ),
     of=Of,
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
 def get(
@@ -111,7 +111,7 @@ def get(
     of: Of,
     everything: bool = False,
     offline: Path | None = None,
-    session: Session,
+    session: CommandSession,
     output: Output,
 ) -> None:
     """Show settings that differ from their default, all settings, or given keys."""
@@ -136,7 +136,7 @@ def get(
     ),
     name="set",
     of=Of,
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
 def set_values(
@@ -146,7 +146,7 @@ def set_values(
     unset: list[str] | None = None,
     dry_run: bool = False,
     offline: Path | None = None,
-    session: Session,
+    session: CommandSession,
     output: Output,
 ) -> None:
     """Change settings; either all changes are made or none."""
@@ -168,10 +168,10 @@ def set_values(
 @app.command(
     argument("keys", metavar="KEY", nargs="+", help="Keys to explain."),
     of=Of,
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
-def explain(keys: Sequence[str], *, of: Of, session: Session, output: Output) -> None:
+def explain(keys: Sequence[str], *, of: Of, session: CommandSession, output: Output) -> None:
     """Explain where a value comes from: all its sources, in order of precedence."""
     with open_admin(session) as admin:
         entries = _described(admin, of, keys)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import Session
+from lakelog.cli.options import CommandSession
 from lakelog.cli.positions import (
     Anchor,
     Bounds,
@@ -91,7 +91,7 @@ _NAMED_MAX = 3
         "offset, %%k key, %%v value, %%h headers, %%T timestamp, %%D as ISO 8601; %%k{hex} and "
         "%%v{base64} encode (default '%%v\\n').",
     ),
-    session=Session,
+    session=CommandSession,
 )
 def consume(
     topics: Sequence[str],
@@ -105,7 +105,7 @@ def consume(
     group: str | None = None,
     isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
     form: str = r"%v\n",
-    session: Session,
+    session: CommandSession,
 ) -> int:
     """Read records of topics and print them as they arrive, until ^C."""
     print_record = json_line if form in ("json", "jsonl") else formatter(form)
@@ -215,7 +215,7 @@ def _starts(
     admin: Admin,
     position: Position,
     bounds: Mapping[TopicPartition, Bounds],
-    session: Session,
+    session: CommandSession,
 ) -> dict[TopicPartition, int]:
     """Return the first offset of each partition; print a note about partitions that lack it.
 
@@ -235,7 +235,7 @@ def _starts(
 
 
 def _open_consumer(
-    session: Session, group: str | None, position: Position, isolation: str
+    session: CommandSession, group: str | None, position: Position, isolation: str
 ) -> Consumer:
     from lakelog.client.consumer import Consumer
 
@@ -254,7 +254,7 @@ def _begin(
     consumer: Consumer,
     topics: Sequence[str],
     starts: Mapping[TopicPartition, int] | None,
-    session: Session,
+    session: CommandSession,
     stop: Stop,
 ) -> GroupProgress | None:
     """Seek to `starts`, or without them join the group and return its progress."""
@@ -269,7 +269,7 @@ def _begin(
     return None
 
 
-def _watched(session: Session) -> bool:
+def _watched(session: CommandSession) -> bool:
     return sys.stderr.isatty() and not session.quiet
 
 

@@ -22,7 +22,7 @@ from lakelog.cli.commands.group_plan import (
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError, suggestion
-from lakelog.cli.options import Consent, Output, Session
+from lakelog.cli.options import CommandSession, Consent, Output
 from lakelog.cli.positions import Position, TopicPartition, parse_position, read_bounds
 from lakelog.cli.render import Document, Listing, note, show
 
@@ -57,8 +57,8 @@ def _offset(text: str) -> int:
     return number
 
 
-@app.command(name="list", session=Session, output=Output)
-def list_groups(*, session: Session, output: Output) -> None:
+@app.command(name="list", session=CommandSession, output=Output)
+def list_groups(*, session: CommandSession, output: Output) -> None:
     """List groups with the number of their members and their lag."""
     with open_admin(session) as admin:
         groups = admin.groups.list()
@@ -111,8 +111,8 @@ def _lag(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, 
     return sum(lags) if lags and len(lags) == len(committed) else None
 
 
-@app.command(argument("group", help="Group to describe."), session=Session, output=Output)
-def describe(group: str, *, session: Session, output: Output) -> None:
+@app.command(argument("group", help="Group to describe."), session=CommandSession, output=Output)
+def describe(group: str, *, session: CommandSession, output: Output) -> None:
     """Describe a group: its members, committed offsets and lag.
 
     The lag in seconds is the age of the oldest record that the group has not read.
@@ -152,7 +152,7 @@ def describe(group: str, *, session: Session, output: Output) -> None:
         help="To the first record of the last 1h30m, 7d or, as in Kafka's tool, PT1H30M or P7D.",
     ),
     flag("--execute", help="Apply the change."),
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
 def reset(
@@ -167,7 +167,7 @@ def reset(
     to_datetime: str | None = None,
     by_duration: str | None = None,
     execute: bool = False,
-    session: Session,
+    session: CommandSession,
     output: Output,
 ) -> None:
     """Show how a reset would change a group's offsets; with --execute, change them."""
@@ -205,10 +205,10 @@ def reset(
 
 @app.command(
     argument("groups", metavar="GROUP", nargs="+", help="Groups to delete."),
-    session=Session,
+    session=CommandSession,
     consent=Consent,
 )
-def delete(groups: Sequence[str], *, session: Session, consent: Consent) -> int:
+def delete(groups: Sequence[str], *, session: CommandSession, consent: Consent) -> int:
     """Delete groups with their committed offsets. They must have no members."""
     with open_admin(session) as admin:
         present = [name for name in groups if _lookup(admin, name) is not None]

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple, get_args
 from lakelog.base.errors import KafkaError
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError, explain_exception
-from lakelog.cli.options import Output, Session, split_pair
+from lakelog.cli.options import CommandSession, Output, split_pair
 from lakelog.cli.records.delivery import Report, send_all
 from lakelog.cli.records.input_lines import LineParser, read_records
 from lakelog.cli.records.record_sizes import REQUEST_BYTES_MAX, find_target, size_hint
@@ -77,7 +77,7 @@ _INTERRUPTED_S = 3.0
         "(none).",
     ),
     argument("--linger", help="How long a batch waits for further records (default 5ms)."),
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
 def produce(
@@ -94,7 +94,7 @@ def produce(
     compression: Compression = "none",
     acks: Literal["all", "-1", "1", "0"] = "all",
     linger: str = "5ms",
-    session: Session,
+    session: CommandSession,
     output: Output,
 ) -> int:
     """Write a record for each line of a file or of standard input, and wait for all of them.
@@ -125,7 +125,7 @@ class _Settings(NamedTuple):
     linger_ms: int
 
 
-def _linger_ms(text: str, session: Session) -> int:
+def _linger_ms(text: str, session: CommandSession) -> int:
     from lakelog.cli.moments import parse_duration_s
 
     seconds = parse_duration_s(text)
@@ -141,7 +141,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 
 def _produce(
-    topic: str, file: str, parser: LineParser, settings: _Settings, session: Session
+    topic: str, file: str, parser: LineParser, settings: _Settings, session: CommandSession
 ) -> Report:
     from lakelog.client.producer import Producer
 
@@ -201,7 +201,9 @@ def _progress(file: str, *, quiet: bool) -> Iterator[Progress]:
         yield lambda size, records: bar.update(task, completed=size, records=records)
 
 
-def _finish(report: Report, topic: str, elapsed_s: float, session: Session, output: Output) -> int:
+def _finish(
+    report: Report, topic: str, elapsed_s: float, session: CommandSession, output: Output
+) -> int:
     if output.format != "table":
         show(summary(report, topic), output.format)
     elif report.bad_input is None and (report.records or not report.failed):

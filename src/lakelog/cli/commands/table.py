@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakelog.cli.commands import table_latest, table_upkeep
+from lakelog.cli.commands import table_compacted, table_upkeep
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
-from lakelog.cli.options import Output, Session
+from lakelog.cli.options import CommandSession, Output
 from lakelog.cli.render import Document, Listing, counted, note, show
 from lakelog.cli.stopping import stopping
-from lakelog.cli.table_places import chosen_places, require_libraries
+from lakelog.cli.table_locations import chosen_locations, require_libraries
 
 if TYPE_CHECKING:
     from lakelog.tables.archive.refusals import OnBadRecord
 
 app = Noun("table")
-app.commands |= table_upkeep.app.commands | table_latest.app.commands
+app.commands |= table_upkeep.app.commands | table_compacted.app.commands
 
 
 @app.command(
@@ -70,7 +70,7 @@ app.commands |= table_upkeep.app.commands | table_latest.app.commands
         "--shared-warehouse",
         help="The warehouse folder is mounted on all hosts of the Spark master.",
     ),
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
 def sync(
@@ -88,7 +88,7 @@ def sync(
     adopt: Literal["snapshot", "property", "rows"] | None = None,
     master: str = "local[2]",
     shared_warehouse: bool = False,
-    session: Session,
+    session: CommandSession,
     output: Output,
 ) -> None:
     """Archive a topic into an Iceberg table, up to its current end.
@@ -98,14 +98,14 @@ def sync(
     require_libraries()
     _check_target(topic, enabled=enabled, is_for_one=bool(follow or name or adopt))
     options: dict[str, Any] = {
-        "every_s": parse_duration_s(every),  # before `chosen_places`, which may ask the broker
+        "every_s": parse_duration_s(every),  # before `chosen_locations`, which may ask the broker
         "skip_lost": skip_lost,
         "null_timestamps": null_timestamps,
         "errors": _errors(errors),
         "master": master,
         "is_warehouse_shared": shared_warehouse,
     }
-    where, options["catalog_folder"] = chosen_places(session, warehouse, catalog)
+    where, options["catalog_folder"] = chosen_locations(session, warehouse, catalog)
     if topic is None:
         _run_enabled(session, where, options)
         return
@@ -137,7 +137,7 @@ def _errors(name: str | None) -> OnBadRecord | None:
     return None if name is None else OnBadRecord(name)
 
 
-def _run_enabled(session: Session, warehouse: str, options: dict[str, Any]) -> None:
+def _run_enabled(session: CommandSession, warehouse: str, options: dict[str, Any]) -> None:
     """Archive all enabled topics until SIGINT or SIGTERM."""
     from lakelog.spark.archive.enabled import sync_enabled
     from lakelog.spark.archive.sync import SyncProgress
@@ -163,7 +163,9 @@ def _run_enabled(session: Session, warehouse: str, options: dict[str, Any]) -> N
         raise CliError("LL0802", str(error)) from error
 
 
-def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) -> dict[str, Any]:
+def _run(
+    session: CommandSession, topic: str, warehouse: str, options: dict[str, Any]
+) -> dict[str, Any]:
     """Run the archive job; return its result as data. SIGINT and SIGTERM end it cleanly."""
     from lakelog.spark.archive.sync import SyncError, SyncProgress, sync_topic
     from lakelog.spark.session import JavaMissingError

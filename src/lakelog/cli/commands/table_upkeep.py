@@ -6,24 +6,24 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from lakelog.cli.asking import confirm
-from lakelog.cli.commands.table_latest import (
-    audited_latest,
-    latest_facts,
-    latest_findings,
-    latest_to_drop,
+from lakelog.cli.commands.table_compacted import (
+    audited_compacted,
+    compacted_facts,
+    compacted_findings,
+    compacted_to_drop,
 )
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
-from lakelog.cli.options import Consent, Output, Session
+from lakelog.cli.options import CommandSession, Consent, Output
 from lakelog.cli.render import Document, Listing, counted, show, sized
-from lakelog.cli.table_places import (
+from lakelog.cli.table_locations import (
     ANY_TABLE,
     TableChoice,
     WarehouseChoice,
     at,
-    chosen_places,
+    chosen_locations,
     find_table,
     find_tables,
     missing_table,
@@ -34,8 +34,8 @@ from lakelog.cli.table_places import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.tables.archive.place import TablePlace
-    from lakelog.tables.joined.archives import TopicArchive
+    from lakelog.tables.archive.location import TableLocation
+    from lakelog.tables.hybrid.archives import TopicArchive
     from lakelog.tables.topic.client import TopicClient, TopicMeta
     from lakelog.tables.upkeep.audit import PartitionAudit
     from lakelog.tables.upkeep.overview import Overview
@@ -81,7 +81,7 @@ app = Noun("table")
         help="Keep a second table with the newest record of each key (the topic's key "
         "`table.latest`).",
     ),
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
 def create(
@@ -92,7 +92,7 @@ def create(
     name: str | None = None,
     partition_by: str | None = None,
     latest: bool = False,
-    session: Session,
+    session: CommandSession,
     output: Output,
 ) -> None:
     """Create the Iceberg table of a topic, and enable its archive.
@@ -102,7 +102,7 @@ def create(
     used.
     """
     require_libraries()
-    where, folder = chosen_places(session, warehouse, catalog)
+    where, folder = chosen_locations(session, warehouse, catalog)
     from lakelog.tables.iceberg.warehouse import open_warehouse
     from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep import ownership
@@ -115,15 +115,15 @@ def create(
         admin.topics.describe(topic)
         opened = open_warehouse(where, folder)
         address = ownership.create(
-            admin, client, topic, opened, name or topic, partition_by, latest=bool(latest)
+            admin, client, topic, opened, name or topic, partition_by, compacted=bool(latest)
         )
     table = ".".join(address.identifier)
     data = {"topic": topic, "table": table, "uuid": address.uuid, "warehouse": where}
     show(Document(data, data), output.format)
 
 
-@app.command(name="list", where=WarehouseChoice, session=Session, output=Output)
-def list_(*, where: WarehouseChoice, session: Session, output: Output) -> None:
+@app.command(name="list", where=WarehouseChoice, session=CommandSession, output=Output)
+def list_(*, where: WarehouseChoice, session: CommandSession, output: Output) -> None:
     """List the topics that have a table.
 
     Offsets of a table whose catalog is on another host are unknown, unless its archive is enabled.
@@ -141,16 +141,16 @@ def list_(*, where: WarehouseChoice, session: Session, output: Output) -> None:
     show(Listing(rows, _LISTED, empty="No topic has a table."), output.format)
 
 
-def _listed(client: TopicClient, topic: TopicMeta, table: TablePlace) -> dict[str, Any]:
+def _listed(client: TopicClient, topic: TopicMeta, table: TableLocation) -> dict[str, Any]:
     """Return the row of a topic with a table."""
-    from lakelog.tables.latest.place import find_latest
+    from lakelog.tables.compacted.location import find_compacted
 
-    latest = find_latest(client, topic.name, table.address)
+    compacted = find_compacted(client, topic.name, table.address)
     is_known = table.is_enabled or bool(table.published)
     return {
         "topic": topic.name,
         "table": f"lakelog.{table.name}",
-        "latest": ".".join(latest.address.identifier) if latest else None,
+        "latest": ".".join(compacted.address.identifier) if compacted else None,
         "enabled": table.is_enabled,
         "warehouse": table.warehouse,
         "catalog": table.catalog or table.warehouse,
@@ -159,7 +159,7 @@ def _listed(client: TopicClient, topic: TopicMeta, table: TablePlace) -> dict[st
     }
 
 
-def _lag(client: TopicClient, topic: TopicMeta, table: TablePlace) -> int:
+def _lag(client: TopicClient, topic: TopicMeta, table: TableLocation) -> int:
     """Return the number of offsets in the log that are not archived."""
     keys = [(topic.name, partition) for partition in topic.partitions]
     starts, ends = client.earliest(keys), client.latest(keys)
@@ -170,10 +170,10 @@ def _lag(client: TopicClient, topic: TopicMeta, table: TablePlace) -> int:
 @app.command(
     argument("topic", help="Topic whose table to show."),
     where=TableChoice,
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
-def describe(topic: str, *, where: TableChoice, session: Session, output: Output) -> None:
+def describe(topic: str, *, where: TableChoice, session: CommandSession, output: Output) -> None:
     """Show a topic's table: its size, and how far each partition is archived.
 
     Of a table of newest records: its size, and the archived offsets that it does not have.
@@ -182,16 +182,16 @@ def describe(topic: str, *, where: TableChoice, session: Session, output: Output
         from lakelog.tables.upkeep.overview import overview
 
         summary = overview(client, archive)
-        show(described(archive, summary, latest_facts(client, archive)), output.format)
+        show(described(archive, summary, compacted_facts(client, archive)), output.format)
 
 
 @app.command(
     argument("topic", help="Topic whose table to check."),
     where=TableChoice,
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
-def audit(topic: str, *, where: TableChoice, session: Session, output: Output) -> None:
+def audit(topic: str, *, where: TableChoice, session: CommandSession, output: Output) -> None:
     """Prove that a topic's table has each archived record exactly once.
 
     Reads the offsets of all rows, and of all records that the log still has. Each offset must be in
@@ -207,7 +207,7 @@ def audit(topic: str, *, where: TableChoice, session: Session, output: Output) -
         from lakelog.tables.upkeep.audit import audit as audited
 
         report = audited(client, archive)
-        latest = audited_latest(client, archive)
+        compacted = audited_compacted(client, archive)
     rows = [_audit_row(partition) for partition in report.partitions]
     facts = {
         "topic": topic,
@@ -215,15 +215,15 @@ def audit(topic: str, *, where: TableChoice, session: Session, output: Output) -
         "rows": report.rows,
         "total_records": report.total_records,
         "sound": report.is_sound,
-        **(latest_findings(latest) if latest else {}),
+        **(compacted_findings(compacted) if compacted else {}),
     }
     show(Document({**facts, "partitions": rows}, facts, [Listing(rows, _AUDITED)]), output.format)
     if not report.is_sound:
         wrong = "; ".join(_offences(topic, row) for row in report.partitions if not row.is_sound)
         counts = f"{report.rows} rows are not the {report.total_records} of the snapshot's summary"
         raise CliError("LL0806", wrong or counts)
-    if latest and not latest.is_sound:
-        raise CliError("LL0806", f"of the newest records: {'; '.join(latest.first)}")
+    if compacted and not compacted.is_sound:
+        raise CliError("LL0806", f"of the newest records: {'; '.join(compacted.first)}")
 
 
 @app.command(
@@ -233,7 +233,7 @@ def audit(topic: str, *, where: TableChoice, session: Session, output: Output) -
         "--min-files", type=int, help="Compact only if there are so many small files (default 8)."
     ),
     where=TableChoice,
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
 def compact(
@@ -242,7 +242,7 @@ def compact(
     target: int = 256,
     min_files: int = 8,
     where: TableChoice,
-    session: Session,
+    session: CommandSession,
     output: Output,
 ) -> None:
     """Replace small files of a topic's table by large ones.
@@ -284,7 +284,7 @@ def compact(
         help="Age at which files without a reference are removed, at least 1h (default 3d).",
     ),
     where=TableChoice,
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
 def expire(
@@ -295,7 +295,7 @@ def expire(
     grace: str = "1d",
     orphan_age: str = "3d",
     where: TableChoice,
-    session: Session,
+    session: CommandSession,
     output: Output,
 ) -> None:
     """Expire old snapshots of a topic's table, and remove unused files.
@@ -309,8 +309,8 @@ def expire(
     if keep < 1 or orphan_s < 3600:
         raise CliError("LL0902", "--keep must be at least 1, and --orphan-age at least 1h")
     with opened_archive(session, topic, where) as (client, archive):
+        from lakelog.tables.compacted.table import own_compacted
         from lakelog.tables.iceberg.expiry import Policy
-        from lakelog.tables.latest.table import own_latest
         from lakelog.tables.upkeep.cleanup import clean_all
 
         policy = Policy(keep, None if age_s is None else int(age_s * 1000))
@@ -320,7 +320,7 @@ def expire(
             time.time(),
             grace_s=grace_s,
             orphan_age_s=orphan_s,
-            latest=own_latest(client, archive),
+            compacted=own_compacted(client, archive),
         )
     data = {
         "topic": topic,
@@ -335,7 +335,7 @@ def expire(
     argument("topic", help="Topic whose table to drop."),
     flag("--purge", help="Delete the files of the table, too."),
     where=TableChoice,
-    session=Session,
+    session=CommandSession,
     consent=Consent,
     output=Output,
 )
@@ -344,7 +344,7 @@ def drop(
     *,
     purge: bool = False,
     where: TableChoice,
-    session: Session,
+    session: CommandSession,
     consent: Consent,
     output: Output,
 ) -> None:
@@ -356,7 +356,7 @@ def drop(
     again to complete it.
     """
     require_libraries()
-    from lakelog.tables.archive.place import find_places
+    from lakelog.tables.archive.location import find_locations
     from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep import ownership
     from lakelog.tables.upkeep.removal import is_unfinished
@@ -366,7 +366,7 @@ def drop(
         open_admin(session) as admin,
         TopicClient(session.brokers, client_id="lakelog") as client,
     ):
-        named = find_places(client, client.describe([topic]), also_disabled=True).get(topic)
+        named = find_locations(client, client.describe([topic]), also_disabled=True).get(topic)
         # The keys also name a table whose drop has failed.
         table = named if where == ANY_TABLE and named else find_table(session, client, topic, where)
         if table is None:
@@ -382,18 +382,18 @@ def drop(
         kept = "" if purge else ", keeping its files"
         lost = f"; up to {counted(only, 'offset')} of it are no longer in the log" if only else ""
         confirm(f"drop {what}{kept}{lost}", yes=consent.yes)
-        latest = latest_to_drop(client, table)
+        compacted = compacted_to_drop(client, table)
         words = where.words if is_named else at(table).words
         with repeatable(f"lakelog table drop {topic}{words}{' --purge' if purge else ''}"):
             files = ownership.drop(
-                admin, topic, table.address, purge=purge, latest=latest, is_named=is_named
+                admin, topic, table.address, purge=purge, compacted=compacted, is_named=is_named
             )
     data = {"topic": topic, "table": f"lakelog.{table.name}", "files_deleted": files}
     show(Document(data, data), output.format)
 
 
-def described(archive: TopicArchive, summary: Overview, latest: dict[str, Any]) -> Document:
-    """Return a table as data; tables show sizes with units. latest: as `latest_facts`."""
+def described(archive: TopicArchive, summary: Overview, compacted: dict[str, Any]) -> Document:
+    """Return a table as data; tables show sizes with units. compacted: as `compacted_facts`."""
     rows = [
         {
             "partition": partition.partition,
@@ -420,7 +420,7 @@ def described(archive: TopicArchive, summary: Overview, latest: dict[str, Any]) 
         "dead_letters": archive.dead_letters,
         "skipped_records": archive.skipped_records,
         "offsets_only_in_table": sum(partition.only_in_table for partition in summary.partitions),
-        **latest,
+        **compacted,
     }
     shown = {**facts, "bytes": sized(summary.size), "partition_by": summary.partition_by or None}
     return Document({**facts, "partitions": rows}, shown, [Listing(rows, _OFFSETS)])
@@ -444,7 +444,7 @@ def _audit_row(partition: PartitionAudit) -> dict[str, Any]:
         "skipped": partition.skipped,
         "dead_letters": partition.refused.dead_letters,
         "skipped_records": partition.refused.skipped,
-        "lost_letters": partition.lost_letters,
+        "lost_letters": partition.lost_dead_letters,
         "wrong": partition.wrong,
         **{name: kind.first for name, kind in kinds.items()},
     }
@@ -463,6 +463,8 @@ def _offences(topic: str, partition: PartitionAudit) -> str:
         for text, kind in named.items()
         if kind.count
     ]
-    if partition.lost_letters:
-        parts.append(f"{counted(partition.lost_letters, 'dead letter')} missing in their table")
+    if partition.lost_dead_letters:
+        parts.append(
+            f"{counted(partition.lost_dead_letters, 'dead letter')} missing in their table"
+        )
     return f"{topic}-{partition.partition}: {', '.join(parts)}"

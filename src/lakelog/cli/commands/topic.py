@@ -13,7 +13,7 @@ from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.elections import elect_preferred, elect_uncleanly
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import Consent, Output, Session
+from lakelog.cli.options import CommandSession, Consent, Output
 from lakelog.cli.partition_health import (
     OFFLINE,
     UNDER_MIN_ISR,
@@ -67,10 +67,10 @@ NO_SIZES: LogSizes = {}
 @app.command(
     flag("--internal", help="Also show internal topics."),
     name="list",
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
-def list_topics(*, internal: bool = False, session: Session, output: Output) -> None:
+def list_topics(*, internal: bool = False, session: CommandSession, output: Output) -> None:
     """List topics, with the bytes of their leaders' logs."""
     with open_admin(session) as admin:
         topics = admin.topics.list(internal=internal)
@@ -99,7 +99,7 @@ def list_topics(*, internal: bool = False, session: Session, output: Output) -> 
         help="KEY=VALUE with Kafka's topic keys; may be repeated.",
     ),
     flag("--if-not-exists", help="Accept an existing topic."),
-    session=Session,
+    session=CommandSession,
 )
 def create(
     names: Sequence[str],
@@ -108,7 +108,7 @@ def create(
     replication_factor: int = -1,
     config: list[str] | None = None,
     if_not_exists: bool = False,
-    session: Session,
+    session: CommandSession,
 ) -> int:
     """Create topics."""
     configs = parse_settings(config or (), "--config")
@@ -142,7 +142,7 @@ def create(
         help="Show only partitions with fewer replicas in sync than min.insync.replicas.",
     ),
     flag("--offline", help="Show only partitions without a leader."),
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
 def describe(
@@ -151,7 +151,7 @@ def describe(
     under_replicated: bool = False,
     under_min_isr: bool = False,
     offline: bool = False,
-    session: Session,
+    session: CommandSession,
     output: Output,
 ) -> int:
     """Describe topics: partitions, leaders, offsets, problems, settings.
@@ -184,7 +184,7 @@ def describe(
         help="KEY=VALUE to set; may be repeated.",
     ),
     argument("--unset", action="append", help="KEY to reset to its default; may be repeated."),
-    session=Session,
+    session=CommandSession,
 )
 def alter(
     name: str,
@@ -192,7 +192,7 @@ def alter(
     partitions: int | None = None,
     config: list[str] | None = None,
     unset: list[str] | None = None,
-    session: Session,
+    session: CommandSession,
 ) -> None:
     """Change a topic's settings or increase its number of partitions."""
     from lakelog.client.admin import ResourceType
@@ -211,10 +211,10 @@ def alter(
 
 @app.command(
     argument("names", metavar="NAME", nargs="+", help="Topics to delete."),
-    session=Session,
+    session=CommandSession,
     consent=Consent,
 )
-def delete(names: Sequence[str], *, session: Session, consent: Consent) -> int:
+def delete(names: Sequence[str], *, session: CommandSession, consent: Consent) -> int:
     """Delete topics with all their records."""
     with open_admin(session) as admin:
         existing = {topic.name for topic in admin.topics.list(internal=True)}
@@ -245,7 +245,7 @@ def delete(names: Sequence[str], *, session: Session, consent: Consent) -> int:
         help="With --unclean: do not wait for replicas that do not answer, although they may "
         "have more records.",
     ),
-    session=Session,
+    session=CommandSession,
     consent=Consent,
     output=Output,
 )
@@ -255,7 +255,7 @@ def elect(
     unclean: bool = False,
     partition: list[int] | None = None,
     ignore_missing: bool = False,
-    session: Session,
+    session: CommandSession,
     consent: Consent,
     output: Output,
 ) -> None:
@@ -297,7 +297,7 @@ def elect(
         help="Partition whose records to delete; may be repeated (default: all).",
     ),
     flag("--force", help="Delete records that the topic's table does not have yet, too."),
-    session=Session,
+    session=CommandSession,
     consent=Consent,
     output=Output,
 )
@@ -306,7 +306,7 @@ def delete_records(
     *,
     before: str,
     partition: list[int] | None = None,
-    session: Session,
+    session: CommandSession,
     force: bool = False,
     consent: Consent,
     output: Output,

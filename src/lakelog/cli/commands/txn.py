@@ -13,7 +13,7 @@ from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.moments import iso_utc, parse_duration_s
-from lakelog.cli.options import Consent, Output, Session
+from lakelog.cli.options import CommandSession, Consent, Output
 from lakelog.cli.render import Document, Listing, counted, note, show
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _STATES = ("Empty", *_RUNNING, "CompleteCommit", "CompleteAbort", "Dead", "Prepa
     argument("--match", help="Show only ids that match this regular expression entirely."),
     flag("--children", help="Show the transactions of sinks' tasks, too."),
     name="list",
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
 def list_transactions(
@@ -67,7 +67,7 @@ def list_transactions(
     longer_than: str | None = None,
     match: str | None = None,
     children: bool = False,
-    session: Session,
+    session: CommandSession,
     output: Output,
 ) -> None:
     """List transactional ids."""
@@ -92,8 +92,10 @@ def list_transactions(
     show(listing(shown), output.format)
 
 
-@app.command(argument("transactional_id", help="Id to describe."), session=Session, output=Output)
-def describe(transactional_id: str, *, session: Session, output: Output) -> None:
+@app.command(
+    argument("transactional_id", help="Id to describe."), session=CommandSession, output=Output
+)
+def describe(transactional_id: str, *, session: CommandSession, output: Output) -> None:
     """Describe a transactional id: its producer and the partitions of its transaction."""
     with open_admin(session) as admin:
         try:
@@ -113,10 +115,10 @@ def describe(transactional_id: str, *, session: Session, output: Output) -> None
 
 @app.command(
     argument("topics", nargs="*", help="Topics to search; all topics by default."),
-    session=Session,
+    session=CommandSession,
     output=Output,
 )
-def hanging(topics: Sequence[str] = (), *, session: Session, output: Output) -> None:
+def hanging(topics: Sequence[str] = (), *, session: CommandSession, output: Output) -> None:
     """List hanging transactions: open in a partition, and unknown to all coordinators."""
     with open_admin(session) as admin:
         transactions = admin.transactions.hanging(topics)
@@ -136,7 +138,7 @@ def hanging(topics: Sequence[str] = (), *, session: Session, output: Output) -> 
         help="Abort the transaction even if its coordinator knows it. Its other partitions may "
         "still be committed.",
     ),
-    session=Session,
+    session=CommandSession,
     consent=Consent,
     output=Output,
 )
@@ -146,7 +148,7 @@ def abort(
     *,
     producer_id: int | None = None,
     force: bool = False,
-    session: Session,
+    session: CommandSession,
     consent: Consent,
     output: Output,
 ) -> None:
@@ -169,11 +171,11 @@ def abort(
         "sink_id",
         help="Sink to remove. Its query could write batches again that are committed already.",
     ),
-    session=Session,
+    session=CommandSession,
     consent=Consent,
     output=Output,
 )
-def remove(sink_id: str, *, session: Session, consent: Consent, output: Output) -> None:
+def remove(sink_id: str, *, session: CommandSession, consent: Consent, output: Output) -> None:
     """Remove a sink: abort its open children, and forget its query, run and next batch."""
     with open_admin(session) as admin:
         _check_is_sink(admin, sink_id)

@@ -42,7 +42,7 @@ class RecordSink(Protocol):
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenRecords:
     """The records written to one partition. Offsets are -1 with acks=0."""
 
     records: int = 0
@@ -68,7 +68,7 @@ class Report:
     timed_out: bool = False
     gave_up: bool = False
     bad_input: CliError | None = None
-    partitions: dict[int, Written] = field(default_factory=dict)
+    partitions: dict[int, WrittenRecords] = field(default_factory=dict)
 
     def add(self, delivery: Delivery, size: int, headers_size: int) -> None:
         """Wait for a delivery and count it; sizes are in bytes.
@@ -82,7 +82,7 @@ class Report:
             return
         self.records += 1
         self.bytes += size
-        written = self.partitions.setdefault(metadata.partition, Written())
+        written = self.partitions.setdefault(metadata.partition, WrittenRecords())
         if not written.records:
             written.first_offset = metadata.offset
         written.records += 1

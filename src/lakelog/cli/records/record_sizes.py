@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.connecting import starting
 from lakelog.cli.failures import suggestion
-from lakelog.cli.options import Session
+from lakelog.cli.options import CommandSession
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
@@ -42,7 +42,7 @@ class Target(NamedTuple):
     creation: str = ""
 
 
-def find_target(session: Session, topic: str) -> Target:
+def find_target(session: CommandSession, topic: str) -> Target:
     """Return the topic's limits, and whether it exists.
 
     Waits for a broker like the producer does: `lakelog dev &` may not be ready yet. Raises

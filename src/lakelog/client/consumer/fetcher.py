@@ -50,11 +50,11 @@ class Trouble:
 class Misplaced:
     """A position that cannot be fetched: its offset is not in the log, or the logs have diverged.
 
-    end: where the log diverged from the log that was read. turn: the position's turn at that time.
+    end: where the log diverged from the log that was read. move: the position's turn at that time.
     """
 
     position: Position
-    turn: int
+    move: int
     end: EpochEnd | None = None
 
 
@@ -118,7 +118,7 @@ class Fetcher:
         wait = min([timeout_s, *(at - now for at in times if at > now)])
         # A seek since then has made the finding void.
         misplaced = [
-            finding for finding in self._misplaced if finding.position.turn == finding.turn
+            finding for finding in self._misplaced if finding.position.move == finding.move
         ]
         self._misplaced = []
         if misplaced:
@@ -173,7 +173,7 @@ class Fetcher:
                 position.checked_epoch = self._leader_epoch(position)
             else:
                 waiting.add(key)
-                self._misplaced.append(Misplaced(position, position.turn, end))
+                self._misplaced.append(Misplaced(position, position.move, end))
         return [position for position in positions if position.key not in waiting], failure
 
     def _with_leaders(self, positions: list[Position]) -> tuple[list[Position], ClientError | None]:
@@ -212,7 +212,7 @@ class Fetcher:
             # wait behind the long poll of the first.
             if leader.asked:
                 continue
-            leader.asked = [(self._target(p), p, p.turn) for p in on_node]
+            leader.asked = [(self._target(p), p, p.move) for p in on_node]
             leader.asked_s = time.monotonic()
             targets = [target for target, _, _ in leader.asked]
             limits = self._limits
@@ -275,18 +275,18 @@ class Fetcher:
         assert isinstance(response, FetchResponse)
         asked, leader.asked = leader.asked, []
         results = read_response(response, [target for target, _, _ in asked])
-        by_target = {id(target): (position, turn) for target, position, turn in asked}
+        by_target = {id(target): (position, move) for target, position, move in asked}
         misplaced = []
         for fetched in results:
-            position, turn = by_target[id(fetched.target)]
+            position, move = by_target[id(fetched.target)]
             # The position was moved after the request was sent: its records are no longer wanted.
-            if position.turn != turn:
+            if position.move != move:
                 continue
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                misplaced.append(Misplaced(position, turn))
+                misplaced.append(Misplaced(position, move))
             elif fetched.diverged is not None:
                 if not position.reconcile(fetched.diverged):
-                    misplaced.append(Misplaced(position, turn, fetched.diverged))
+                    misplaced.append(Misplaced(position, move, fetched.diverged))
             elif fetched.error:
                 self._complain(fetched)
             else:

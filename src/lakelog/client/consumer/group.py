@@ -18,7 +18,7 @@ from lakelog.client.consumer.membership import (
     GROUP_MOVED_ON,
     OTHER_COORDINATOR,
     GroupMember,
-    State,
+    MembershipState,
     Step,
 )
 from lakelog.client.errors import ClientError
@@ -72,7 +72,7 @@ class GroupSession:
         with self._lock:
             if self._failure is not None:
                 raise self._failure
-            return self._member.state is not State.STABLE
+            return self._member.state is not MembershipState.STABLE
 
     @property
     def membership(self) -> Membership:
@@ -212,7 +212,7 @@ class GroupSession:
             while not self._stopped.wait(self._interval_s):
                 with self._lock:
                     request = None
-                    if self._member.state is State.STABLE:
+                    if self._member.state is MembershipState.STABLE:
                         # Built under the lock: id and generation must belong together.
                         request = self._member.heartbeat()
                 if request is None:
@@ -232,7 +232,10 @@ class GroupSession:
         if not response.error_code:
             return
         with self._lock:
-            if self._member.generation != generation or self._member.state is not State.STABLE:
+            if (
+                self._member.generation != generation
+                or self._member.state is not MembershipState.STABLE
+            ):
                 return  # a response to a heartbeat of an earlier generation
             try:
                 step = self._member.failed(error_code(response.error_code))

@@ -55,7 +55,7 @@ OTHER_COORDINATOR = (
 """Errors of a coordinator that has moved, or is not ready yet."""
 
 
-class State(Enum):
+class MembershipState(Enum):
     """The member's place in the cycle above."""
 
     UNJOINED = auto()
@@ -91,7 +91,7 @@ class GroupMember:
     ) -> None:
         self.group = group
         self.topics = sorted(topics)
-        self.state = State.UNJOINED
+        self.state = MembershipState.UNJOINED
         self.member_id = ""
         self.generation = -1
         self.instance_id = instance_id
@@ -160,7 +160,7 @@ class GroupMember:
                 _member(row.member_id, row.group_instance_id, row.metadata)
                 for row in response.members
             ]
-        self.state = State.JOINED
+        self.state = MembershipState.JOINED
         return Step.GO_ON
 
     def sync(self, partition_counts: Mapping[str, int]) -> SyncGroupRequest:
@@ -200,7 +200,7 @@ class GroupMember:
             for partition in row.partitions
         )
         self._members = None
-        self.state = State.STABLE
+        self.state = MembershipState.STABLE
         return Step.GO_ON
 
     def heartbeat(self) -> HeartbeatRequest:
@@ -230,11 +230,11 @@ class GroupMember:
 
     def rejoin(self) -> None:
         """Make joining the next step, with the same member id."""
-        self.state = State.UNJOINED
+        self.state = MembershipState.UNJOINED
 
     def lost(self) -> None:
         """Drop the assignment: the group has removed this member."""
-        self.state = State.UNJOINED
+        self.state = MembershipState.UNJOINED
         self.member_id = ""
         self.generation = -1
         # Other members may own the partitions already.

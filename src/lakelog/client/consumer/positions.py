@@ -75,7 +75,7 @@ class ConsumerRecord(NamedTuple):
 class Position:
     """One partition being read.
 
-    offset: that of the next record to return; `None` until it is known. turn: increases with every
+    offset: that of the next record to return; `None` until it is known. move: increases with every
     seek, so that responses to earlier requests are dropped. epoch, fetch_epoch: the latest leader
     epochs of records before `offset` and `fetch_offset`; -1 if unknown. checked_epoch: the leader's
     epoch at the last check of `fetch_epoch` against its log.
@@ -93,8 +93,8 @@ class Position:
         "fetch_epoch",
         "fetch_offset",
         "key",
+        "move",
         "offset",
-        "turn",
     )
 
     def __init__(self, key: TopicPartition, offset: int | None = None) -> None:
@@ -102,7 +102,7 @@ class Position:
         self.offset = offset
         self.fetch_offset = -1 if offset is None else offset
         self.epoch = self.fetch_epoch = self.checked_epoch = -1
-        self.turn = 0
+        self.move = 0
         self._records_epoch = -1
         self._batches: deque[Batch] = deque()
         self._records: deque[ConsumerRecord] = deque()
@@ -128,7 +128,7 @@ class Position:
         self.fetch_offset = -1 if offset is None else offset
         self.epoch = self.fetch_epoch = epoch
         self.checked_epoch = -1
-        self.turn += 1
+        self.move += 1
         self._batches.clear()
         self._records.clear()
         self._chunk = self._decoded = None

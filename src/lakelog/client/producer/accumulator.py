@@ -148,8 +148,9 @@ class Accumulator:
     ) -> Verdict:
         """Process the broker's result of a batch in flight; return the verdict.
 
-        A retried batch returns to its queue. Other results settle the batch, with `NotWrittenError`
-        or `OutcomeUnknownError` for an error. After FATAL the caller fails all batches.
+        A retried batch returns to its queue. Other results complete the batch, with
+        `NotWrittenError` or `OutcomeUnknownError` for an error. After FATAL the caller fails all
+        batches.
         append_time_ms: milliseconds since the epoch, -1 with CreateTime.
         """
         queue = batch.queue
@@ -193,7 +194,7 @@ class Accumulator:
         return expired
 
     def fail_all(self, code: ErrorCode, reason: str) -> None:
-        """Settle all batches with an error: `OutcomeUnknownError` if they may be written."""
+        """Complete all batches with an error: `OutcomeUnknownError` if they may be written."""
         for queue in list(self._busy):
             self.close(queue)
             for batch in queue.in_flight:
@@ -232,7 +233,7 @@ class Accumulator:
         }
 
     def drop_waiting(self, code: ErrorCode, reason: str) -> None:
-        """Settle all batches that are not in flight with an error."""
+        """Complete all batches that are not in flight with an error."""
         for queue in list(self._busy):
             self.close(queue)
             while queue.waiting:

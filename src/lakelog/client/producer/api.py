@@ -375,14 +375,14 @@ class Producer(Closeable):
         return queues[partition]
 
     def _wait_for_space(self) -> None:
-        """Wait until the buffer has room.
+        """Wait until the buffer has capacity.
 
         Raises `NotWrittenError` after max_block_ms, and if the producer is closed or has failed.
         """
 
         def is_decided() -> bool:
-            has_room = self._accumulator.buffered_bytes < self._buffer_bytes
-            return has_room or self._is_refusing
+            has_capacity = self._accumulator.buffered_bytes < self._buffer_bytes
+            return has_capacity or self._is_refusing
 
         in_time = self._lock.wait_for(is_decided, self._max_block_s)
         if self._is_refusing:

@@ -102,22 +102,22 @@ class BatchResult:
         self._callbacks: list[Callable[[], object]] = []
 
     def succeed(self, base_offset: int, append_time_ms: int) -> None:
-        """Settle the batch: its base offset, and the time of its append (ms) or -1."""
+        """Complete the batch: its base offset, and the time of its append (ms) or -1."""
         self.base_offset = base_offset
         self.append_time_ms = append_time_ms
         self._finish()
 
     def fail(self, error: ClientError) -> None:
-        """Settle the batch with an error, which `Delivery.result` raises."""
+        """Complete the batch with an error, which `Delivery.result` raises."""
         self.error = error
         self._finish()
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until the batch is settled; return false after a timeout in seconds."""
+        """Wait until the batch is complete; return false after a timeout in seconds."""
         return self._event.wait(timeout_s)
 
     def when_done(self, callback: Callable[[], object]) -> None:
-        """Call `callback` once when the batch is settled, in any thread; at once if it is."""
+        """Call `callback` once when the batch is complete, in any thread; at once if it is."""
         self._callbacks.append(callback)
         if self.done:
             self._call_back()

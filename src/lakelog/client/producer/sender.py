@@ -238,7 +238,7 @@ class Sender:
                 self._drop(node, str(error))
                 raise UnreachableError.after(error) from error
             if self._settings.acks == 0:
-                self._settle([Answer(b, ErrorCode.NONE) for b in link.take_unanswered()], now)
+                self._complete([Answer(b, ErrorCode.NONE) for b in link.take_unanswered()], now)
 
     def _take(self, queues: list[PartitionQueue], now: float) -> list[ProducerBatch]:
         """Return the next batch of each partition, as many as fit into one request."""
@@ -299,9 +299,9 @@ class Sender:
         except ClientError as error:
             self._drop(node, str(error))
             return
-        self._settle(answers, now)
+        self._complete(answers, now)
 
-    def _settle(self, answers: Sequence[Answer], now: float) -> None:
+    def _complete(self, answers: Sequence[Answer], now: float) -> None:
         with self._lock:
             for batch, code, base_offset, append_time_ms, message in answers:
                 verdict = self._accumulator.answer(
@@ -331,5 +331,5 @@ class Sender:
         self._selector.unregister(link)
         lost = link.close()
         code = ErrorCode.NETWORK_EXCEPTION
-        self._settle([Answer(batch, code, message=reason) for batch in lost], time.monotonic())
+        self._complete([Answer(batch, code, message=reason) for batch in lost], time.monotonic())
         self._view_due_s = 0.0

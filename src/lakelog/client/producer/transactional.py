@@ -52,7 +52,7 @@ _BUMPING_END = 5
 _COMMIT_WITH_NAMES = 5
 
 
-class State(Enum):
+class ProducerState(Enum):
     """The state of the present transaction."""
 
     NEW = auto()
@@ -83,7 +83,7 @@ class TransactionalProducer(Producer):
         super().__init__(bootstrap, transactional_id=transactional_id, **settings)
         self._transactional_id = transactional_id
         self._transaction_timeout_ms = transaction_timeout_ms
-        self._state = State.NEW
+        self._state = ProducerState.NEW
         self._identity = (-1, -1)
         self._has_other_parts = False
         """Whether the transaction may have parts other than the records of this producer."""
@@ -100,8 +100,8 @@ class TransactionalProducer(Producer):
         transaction has been aborted. Raises PRODUCER_FENCED if a newer producer has the id, and
         `UnsupportedError`.
         """
-        self._expect(State.NEW, State.READY)
-        if self._state is State.NEW:
+        self._expect(ProducerState.NEW, ProducerState.READY)
+        if self._state is ProducerState.NEW:
             with self._topic_lock:
                 self._identity = _initialised(
                     self._cluster, self._transactional_id, self._transaction_timeout_ms
@@ -109,7 +109,7 @@ class TransactionalProducer(Producer):
         with self._lock:
             self._sender.begin_transaction(*self._identity)
         self._has_other_parts = False
-        self._state = State.OPEN
+        self._state = ProducerState.OPEN
 
     def send(self, *arguments: Any, **fields: Any) -> Any:
         """Same as `Producer.send`, within a transaction only.
@@ -117,7 +117,7 @@ class TransactionalProducer(Producer):
         Raises `ClientError` with INVALID_TXN_STATE outside a transaction, and with PRODUCER_FENCED
         after a fatal error.
         """
-        self._expect(State.OPEN)
+        self._expect(ProducerState.OPEN)
         return super().send(*arguments, **fields)
 
     def send_values(self, *arguments: Any, **fields: Any) -> None:
@@ -125,7 +125,7 @@ class TransactionalProducer(Producer):
 
         Raises as `send`.
         """
-        self._expect(State.OPEN)
+        self._expect(ProducerState.OPEN)
         super().send_values(*arguments, **fields)
 
     def send_table(self, *arguments: Any, **fields: Any) -> Any:
@@ -133,7 +133,7 @@ class TransactionalProducer(Producer):
 
         Raises as `send`.
         """
-        self._expect(State.OPEN)
+        self._expect(ProducerState.OPEN)
         return super().send_table(*arguments, **fields)
 
     def send_offsets(
@@ -148,7 +148,7 @@ class TransactionalProducer(Producer):
         commit (KIP-447). Raises ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID; the
         transaction can then only be aborted.
         """
-        self._expect(State.OPEN)
+        self._expect(ProducerState.OPEN)
         rows = {
             key: value if isinstance(value, Committed) else Committed(value)
             for key, value in offsets.items()
@@ -171,7 +171,7 @@ class TransactionalProducer(Producer):
             with self._topic_lock:
                 self._cluster.retrying_coordinator(group, work)
         except ClientError:
-            self._state = State.ABORT_ONLY
+            self._state = ProducerState.ABORT_ONLY
             raise
 
     def _offsets(
@@ -206,14 +206,14 @@ class TransactionalProducer(Producer):
         Raises the first failure if a record could not be written; call `abort` then. If it raises
         `UnreachableError` or `TimeoutError`, the outcome is unknown; `commit` may be called again.
         """
-        self._expect(State.OPEN)
+        self._expect(ProducerState.OPEN)
         try:
             # All records must be acknowledged before EndTxn: the marker follows them in each log.
             self.flush()
             if self._accumulator.first_failure is not None:
                 raise self._accumulator.first_failure
         except ClientError:
-            self._state = State.ABORT_ONLY
+            self._state = ProducerState.ABORT_ONLY
             raise
         self._end(commit=True)
 
@@ -223,7 +223,7 @@ class TransactionalProducer(Producer):
         Waits until no batch is in flight. Raises `ClientError` if the coordinator does not abort
         it; the broker then does so after `transaction_timeout_ms`.
         """
-        if self._state in (State.NEW, State.READY):
+        if self._state in (ProducerState.NEW, ProducerState.READY):
             return
         with self._lock:
 
@@ -280,7 +280,7 @@ class TransactionalProducer(Producer):
         # A coordinator rejects the commit of a transaction without partitions (KIP-890), and has
         # not seen this epoch, which the next transaction can use.
         if not self._has_other_parts and not self._accumulator.has_sent:
-            self._state = State.READY
+            self._state = ProducerState.READY
             return
         request = EndTxnRequest(
             transactional_id=self._transactional_id,
@@ -299,17 +299,17 @@ class TransactionalProducer(Producer):
         with self._topic_lock:
             done = self._cluster.retrying_coordinator(self._transactional_id, work, TRANSACTION)
         self._identity = done.producer_id, done.producer_epoch
-        self._state = State.READY
+        self._state = ProducerState.READY
 
-    def _expect(self, *states: State) -> None:
+    def _expect(self, *states: ProducerState) -> None:
         if self._sender.fatal is not None:
             raise ClientError(ErrorCode.PRODUCER_FENCED, self._sender.fatal)
         if self._state not in states:
             what = {
-                State.NEW: "no transaction has begun",
-                State.READY: "no transaction has begun",
-                State.OPEN: "a transaction has begun",
-                State.ABORT_ONLY: "the transaction has failed and can only be aborted",
+                ProducerState.NEW: "no transaction has begun",
+                ProducerState.READY: "no transaction has begun",
+                ProducerState.OPEN: "a transaction has begun",
+                ProducerState.ABORT_ONLY: "the transaction has failed and can only be aborted",
             }
             raise ClientError(ErrorCode.INVALID_TXN_STATE, what[self._state])
 

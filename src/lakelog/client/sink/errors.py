@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, check
-from lakelog.protocol.commit_sets import Refusal, Refused, SinkState
+from lakelog.protocol.commit_sets import Refusal, RefusedCommitSet, SinkState
 
 
 class SinkError(ClientError):
@@ -102,7 +102,7 @@ _CLASSES: dict[int, type[SinkError]] = {
 
 
 def check_sink(
-    code: int, refused: Refused | None, where: str, sink: SinkState | None = None
+    code: int, refused: RefusedCommitSet | None, where: str, sink: SinkState | None = None
 ) -> None:
     """Raise the error of a response about a sink, if it has one.
 

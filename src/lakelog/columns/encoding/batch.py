@@ -8,7 +8,7 @@ from lakelog.records.compression import Codec, compress
 
 
 class EncodedBatch:
-    """The records of one partition, compressed, behind room for the header.
+    """The records of one partition, compressed, behind space for the header.
 
     partition: the partition that the rows belong to. count: the number of records. base_timestamp,
     max_timestamp: of the first and the newest record, in milliseconds since the epoch.
@@ -25,7 +25,7 @@ class EncodedBatch:
         base_timestamp: int,
         max_timestamp: int,
     ) -> None:
-        """buffer: room for the header and then the records, not compressed."""
+        """buffer: space for the header and then the records, not compressed."""
         assert count > 0, "a batch has at least one record"
         if codec:
             content = compress(codec, memoryview(buffer)[HEADER_SIZE:])

@@ -13,7 +13,7 @@ from lakelog.coordinator.group.queries import GroupFilter, GroupProgress
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
-from lakelog.coordinator.requests import answered, settle
+from lakelog.coordinator.requests import answered, complete
 from lakelog.coordinator.shard import Now, Reply
 from lakelog.protocol.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -57,7 +57,7 @@ class _DeleteGroup(GroupRequest):
                 DeletableGroupResult(group_id=group_id, error_code=self.codes[group_id])
                 for group_id in self.names
             ]
-            settle(self.future, DeleteGroupsResponse(results=rows))
+            complete(self.future, DeleteGroupsResponse(results=rows))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -151,7 +151,7 @@ class GroupAdmin:
         for name in names:
             self._host.ask(_DeleteGroup(future=future, key=name, names=names, codes=codes))
         if not names:
-            settle(future, DeleteGroupsResponse())
+            complete(future, DeleteGroupsResponse())
         return future
 
     def offset_delete(self, request: OffsetDeleteRequest) -> Reply[OffsetDeleteResponse]:

@@ -54,7 +54,7 @@ GROUP_TOPIC = "__consumer_offsets"
 
 
 _PAUSE_MS = 1000
-"""After a search that found nothing to evict: each search looks at every newcomer."""
+"""After a search that found nothing to evict: each search looks at every probationary group."""
 
 
 class Evictor:
@@ -65,13 +65,13 @@ class Evictor:
         self._next_search_ms = 0
 
     def evict(self, keep: str, groups: int, size: int) -> None:
-        """Begin to delete newcomers, if possible as many as wanted.
+        """Begin to delete probationary groups, if possible as many as wanted.
 
         A group is chosen while either number is not reached. After a search without a result the
         next one is 1 s later.
 
         Args:
-            keep: id of the group that the room is for.
+            keep: id of the group that the capacity is for.
             groups: number of groups to delete.
             size: estimated bytes of memory to free.
         """
@@ -79,9 +79,13 @@ class Evictor:
         if now.tick_ms < self._next_search_ms:
             return
         shards = self._host.active_shards()
-        newcomers = [newcomer for shard in shards for newcomer in shard.state.newcomers()]
+        probationary_groups = [
+            probationary_group
+            for shard in shards
+            for probationary_group in shard.state.probationary_groups()
+        ]
         chosen = 0
-        for _, group_id in in_order_of_eviction(newcomers, now.wall_ms):
+        for _, group_id in in_order_of_eviction(probationary_groups, now.wall_ms):
             if chosen >= groups and size <= 0:
                 break
             partition = self._host.partition_for(group_id)

@@ -4,8 +4,8 @@ Clients are not authenticated, and each group stays in memory until it is empty 
 expired. Three limits, for all partitions of this broker together, are independent of each other:
 groups with members, groups with offsets, and the memory of all state. So offsets that were
 committed without a member do not keep members out. Existing groups continue at a limit. A new group
-makes the coordinator evict newcomers, if any (`offsets/table.py`). Otherwise its members get
-GROUP_MAX_SIZE_REACHED, and a commit without a member gets POLICY_VIOLATION.
+makes the coordinator evict probationary groups, if any (`offsets/table.py`). Otherwise its members
+get GROUP_MAX_SIZE_REACHED, and a commit without a member gets POLICY_VIOLATION.
 
 Memory is estimated in bytes, for the share `state` of the budget; `Member.memory` estimates a
 member. The constants were measured with `tracemalloc`; a test compares the sums with a measurement.
@@ -36,7 +36,7 @@ class GroupCounts:
     members_expired: int = 0
     """Members that were removed because they timed out."""
     groups_evicted: int = 0
-    """Groups whose offsets were deleted to make room for other groups."""
+    """Groups whose offsets were deleted to free capacity for other groups."""
 
 
 ENTRY_BYTES = 32
@@ -116,17 +116,15 @@ _NO_MEMORY_TO_JOIN = (
     "lakelog.coordinator.state.max.bytes"
 )
 _BATCH_DIVISOR = 64
-"""Each eviction frees 1/64 of the limit in addition: searching newcomers is expensive."""
+"""Each eviction frees 1/64 of the limit in addition: searching probationary groups is expensive."""
 
 
 class GroupLimits:
     """The limits of one broker, and the totals that they bound.
 
-    Args:
-        groups_max: `lakelog.groups.max`.
-        memory: the memory share of groups and transactional ids.
-        expire: has all partitions check soon for expired offsets and empty groups.
-        evict: begins to delete newcomers, except the named group: at least this many groups and
+    Args: groups_max: `lakelog.groups.max`. memory: the memory share of groups and transactional
+        ids. expire: has all partitions check soon for expired offsets and empty groups. evict:
+        begins to delete probationary groups, except the named group: at least this many groups and
             this many bytes, if there are as many.
     """
 
@@ -156,24 +154,26 @@ class GroupLimits:
         """Whether one more group with offsets would be too many."""
         return self.offset_groups.total >= self._groups_max
 
-    def make_room_for_group(self, group_id: str) -> bool:
-        """Begin to evict newcomers; return whether one more group may have members now."""
-        self._make_room(group_id)
+    def free_capacity_for_group(self, group_id: str) -> bool:
+        """Begin to evict probationary groups; return whether one more group may have members
+        now."""
+        self._free_capacity(group_id)
         if not self.is_full_of_groups:
             return True
         self._expire()
         return False
 
-    def make_room_for_offsets(self, group_id: str) -> bool:
-        """Begin to evict newcomers; return whether one more group may have offsets now."""
-        self._make_room(group_id)
+    def free_capacity_for_offsets(self, group_id: str) -> bool:
+        """Begin to evict probationary groups; return whether one more group may have offsets
+        now."""
+        self._free_capacity(group_id)
         if not self.is_full_of_offsets:
             return True
         self._expire()
         return False
 
     def has_memory(self, group_id: str, more: int) -> bool:
-        """Return whether `more` bytes are free; begin to evict newcomers if not.
+        """Return whether `more` bytes are free; begin to evict probationary groups if not.
 
         The memory of groups that are being evicted counts as free.
         """
@@ -182,7 +182,7 @@ class GroupLimits:
             self._evict(group_id, 0, more + spare)
         return self.memory.has(more)
 
-    def _make_room(self, group_id: str) -> None:
+    def _free_capacity(self, group_id: str) -> None:
         self._evict(group_id, 1 + self._groups_max // _BATCH_DIVISOR, 0)
 
 
@@ -218,7 +218,7 @@ class ShardLimits:
         self._account = account
         self._has_offsets = has_offsets
 
-    def lacks_room(self, growth: Growth, subscriptions_max: int) -> str:
+    def lacks_capacity(self, growth: Growth, subscriptions_max: int) -> str:
         """Return why a group may not grow; empty if it may."""
         try:
             check_subscriptions(
@@ -226,25 +226,26 @@ class ShardLimits:
             )
         except KafkaError as error:
             return error.message
-        if growth.is_new and not self.has_room_for_group(growth.group_id):
+        if growth.is_new and not self.has_capacity_for_group(growth.group_id):
             return TOO_MANY_GROUPS
         return "" if self.has_memory(growth.group_id, growth.memory) else _NO_MEMORY_TO_JOIN
 
-    def has_room_for_group(self, group_id: str) -> bool:
+    def has_capacity_for_group(self, group_id: str) -> bool:
         """Return whether the group may have its first member.
 
-        At the limit, the coordinator begins to evict newcomers, and checks soon for expired offsets
-        and empty groups, in all partitions.
+        At the limit, the coordinator begins to evict probationary groups, and checks soon for
+        expired offsets and empty groups, in all partitions.
         """
         limits = self._limits
         return (
             not limits.is_full_of_groups
             or self._has_offsets(group_id)
-            or limits.make_room_for_group(group_id)
+            or limits.free_capacity_for_group(group_id)
         )
 
     def has_memory(self, group_id: str, more: int) -> bool:
-        """Return whether a group may take `more` bytes; begin to evict newcomers if not."""
+        """Return whether a group may take `more` bytes; begin to evict probationary groups if
+        not."""
         if self._account.may_grow(group_id, more):
             return True
         # A group above its own part gains nothing by the eviction of others.
@@ -265,7 +266,7 @@ class ShardLimits:
             self._limits.is_full_of_offsets
             and not exists
             and not self._has_offsets(group_id)
-            and not self._limits.make_room_for_offsets(group_id)
+            and not self._limits.free_capacity_for_offsets(group_id)
         ):
             raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_GROUPS)
         if not self.has_memory(group_id, more):

@@ -16,7 +16,7 @@ from lakelog.coordinator.group.classic.member_requests import Sync, leave_respon
 from lakelog.coordinator.group.consumer.migration import consumer_tombstones
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
-from lakelog.coordinator.requests import settle
+from lakelog.coordinator.requests import complete
 from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -90,7 +90,7 @@ class Heartbeat(GroupRequest):
 
     def answer(self, reply: ErrorCode) -> None:
         code = ErrorCode.NONE if reply is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else reply
-        settle(self.future, HeartbeatResponse(error_code=code))
+        complete(self.future, HeartbeatResponse(error_code=code))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -116,10 +116,10 @@ class LeaveGroup(GroupRequest):
         return replace(decision, effects=(_Left(self, responses),))
 
     def answer(self, reply: list[MemberResponse]) -> None:
-        settle(self.future, leave_response(reply, self.version))
+        complete(self.future, leave_response(reply, self.version))
 
     def refuse(self, code: ErrorCode) -> None:
-        settle(self.future, LeaveGroupResponse(error_code=code))
+        complete(self.future, LeaveGroupResponse(error_code=code))
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class OffsetCommit(GroupRequest):
             request, self.version, state.topics, state.config.offset_metadata_max, now.wall_ms
         )
         self._check(shard, group)
-        _check_room(shard, self.key, state.offsets.growth(records))
+        _check_capacity(shard, self.key, state.offsets.growth(records))
         if group is not None and (member := group.members.get(request.member_id)) is not None:
             shard.rebalancer.renew_session(now, group, member)
         return Result(records, OffsetCommitResponse(topics=topics))
@@ -99,7 +99,7 @@ class TxnOffsetCommit(GroupRequest):
         )
         self._check(shard, _partitions(state.topics, commit, commit_version))
         more = sum(pending_offset_bytes(*record) for record in records)
-        _check_room(shard, self.key, more)
+        _check_capacity(shard, self.key, more)
         producer = (request.producer_id, request.producer_epoch)
         return Result(records, as_txn_response(topics), producer=producer)
 
@@ -126,9 +126,9 @@ class TxnOffsetCommit(GroupRequest):
         self.answer(refuse_txn_commit(self.request, code))
 
 
-def _check_room(shard: GroupShard, group_id: str, more: int) -> None:
+def _check_capacity(shard: GroupShard, group_id: str, more: int) -> None:
     exists = shard.state.any_group(group_id) is not None
-    shard.state.room.check_offsets(group_id, more, exists=exists)
+    shard.state.capacity.check_offsets(group_id, more, exists=exists)
 
 
 def _partitions(

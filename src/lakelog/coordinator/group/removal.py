@@ -1,4 +1,4 @@
-"""Removes groups and offsets of a shard: on request, when they expire, and to make room.
+"""Removes groups and offsets of a shard: on request, when they expire, and to free capacity.
 
 DeleteGroups (versions 0 to 3) and OffsetDelete (version 0) remove no group with members, and no
 offsets of topics that the group subscribes to. At intervals (`offsets.retention.check.interval.ms`)
@@ -11,7 +11,7 @@ time. A commit with its own expiry time (OffsetCommit versions 2 to 4) expires a
 unless its group is in use. The control records of sinks never expire: a batch that one names would
 be written again.
 
-When there is no room for new groups, newcomers are evicted: their offsets are deleted
+When there is no capacity for new groups, probationary groups are evicted: their offsets are deleted
 (`offsets/table.py`). Until their tombstones are committed they take memory, but no longer count.
 """
 
@@ -250,7 +250,7 @@ def _topics_read(group: AnyGroup | None) -> frozenset[str] | None:
 
 
 _PAUSE_MS = 10_000
-"""Shortest time between two checks, when groups wait for room."""
+"""Shortest time between two checks, when groups wait for capacity."""
 
 
 class Cleanup:
@@ -334,7 +334,7 @@ class Evictions:
         """Delete a group that nothing blocks, if it is not in use."""
         state = self._state
         # While the decision waited, a member may have joined or another commit may have come.
-        if group_id not in state.offsets.newcomers or not state.is_deserted(group_id):
+        if group_id not in state.offsets.probationary_groups or not state.is_deserted(group_id):
             return Result()
         group = state.any_group(group_id)
         records = all_offsets(state.offsets, group_id)

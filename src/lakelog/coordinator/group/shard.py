@@ -59,9 +59,9 @@ class GroupShard:
         self.changes.shard = self
         joins = Joins(state.classic, state.rebalancer, state.pending, random, state.changes)
         self.admission = Admission(
-            config, state.classic, state.rebalancer, state.pending, state.room, joins
+            config, state.classic, state.rebalancer, state.pending, state.capacity, joins
         )
-        self.syncs = Syncs(state.rebalancer, state.room)
+        self.syncs = Syncs(state.rebalancer, state.capacity)
         self.leaves = Leaves(state.rebalancer, state.pending)
         self.heartbeats = ConsumerHeartbeats(state.consumers, random)
         self.classic_members = ClassicMembers(state.consumers, topics, random)
@@ -125,7 +125,7 @@ class GroupShard:
         is_exclusive = key.group_id in self.state.consumer_groups
         return [self.changes.enter(now, DueTimer(self.state, key, key.group_id, is_exclusive))]
 
-    # Making room
+    # Freeing capacity
 
     def expire_soon(self) -> Decision:
         """Have the next check for expired offsets run as soon as allowed."""

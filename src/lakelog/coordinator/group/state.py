@@ -14,7 +14,7 @@ from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
 from lakelog.coordinator.group.limits import GroupCounts, GroupLimits, ShardLimits
-from lakelog.coordinator.group.offsets.table import Newcomer, OffsetTable
+from lakelog.coordinator.group.offsets.table import OffsetTable, ProbationaryGroup
 from lakelog.coordinator.group.records import ConsumerGroupRecord, Decision, OffsetRecord, Record
 from lakelog.coordinator.shard import Now, Result, ShardCount
 
@@ -55,7 +55,7 @@ class ShardState:
         self.offsets_group_count = ShardCount(limits.offset_groups)
         """Groups with committed offsets, without those being evicted."""
         self.offsets = OffsetTable(self.account, self.offsets_group_count)
-        self.room = ShardLimits(limits, self.account, self.offsets.knows)
+        self.capacity = ShardLimits(limits, self.account, self.offsets.knows)
         self.classic = ClassicGroups(self.account, self.group_count)
         self.deadlines: Deadlines[TimerKey] = Deadlines()
         self.changes = ChangeQueue(self.deadlines)
@@ -76,7 +76,7 @@ class ShardState:
             self.classic,
             self.rebalancer,
             self.pending,
-            self.room,
+            self.capacity,
             self.account,
             self.group_count,
             counts,
@@ -101,14 +101,17 @@ class ShardState:
             self.expires_soon = True
             self.deadlines.set(TimerKey(TimerKind.EXPIRY), self.next_expiry_ms)
 
-    def newcomers(self) -> list[Newcomer]:
+    def probationary_groups(self) -> list[ProbationaryGroup]:
         """Return the groups that may be evicted."""
-        return [Newcomer(since, group) for group, since in self.offsets.newcomers.items()]
+        return [
+            ProbationaryGroup(since, group)
+            for group, since in self.offsets.probationary_groups.items()
+        ]
 
     def begin_eviction(self, group_id: str) -> None:
         """Stop counting a group whose tombstones are about to be written.
 
-        New groups get its room at once, not only after the commit. `end_eviction` must follow.
+        New groups get its capacity at once, not only after the commit. `end_eviction` must follow.
         """
         assert group_id not in self.evicting
         is_live = group_id in self.classic or group_id in self.consumers.by_id

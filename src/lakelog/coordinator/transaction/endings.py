@@ -31,7 +31,7 @@ class Endings(Effect):
         """
         on_ending: begins to write a transaction's markers.
         coordinator_epoch: the leader epoch in which the shard was loaded. It is in all markers and
-            fences earlier coordinators. A shard never adopts a later one, because the coordinator
+            fences earlier coordinators. A shard never takes a later one, because the coordinator
             in that epoch may have decided otherwise.
         """
         self.partition = partition
@@ -92,7 +92,7 @@ class Endings(Effect):
         # The Complete record must not overtake another record of this transactional id: its replay
         # would restore the older state.
         if transactional_id in self._ids.pending or not (
-            commits or self._ids.is_settled(transactional_id)
+            commits or self._ids.is_complete(transactional_id)
         ):
             # `fence` adds partitions and writes the markers of all.
             return Result(reply=ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -164,13 +164,13 @@ class TransactionalIds:
             self.follow_part(record)
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether one more transactional id is allowed."""
         return self._id_count.total < self._ids_max
 
-    def check_room(self) -> None:
+    def check_capacity(self) -> None:
         """Raise `KafkaError(POLICY_VIOLATION)` if there are too many transactional ids."""
-        if not self.has_room:
+        if not self.has_capacity:
             text = (
                 "The number of transactional ids has reached lakelog.transactional.ids.max: raise "
                 "that limit, or wait until unused ids expire (transactional.id.expiration.ms)."
@@ -183,7 +183,7 @@ class TransactionalIds:
         # A client may hold a later epoch, whose record a power failure removed. If that epoch were
         # assigned again, two producers could write under one identity.
         is_old = current is not None and current.producer_id < self._forgotten_epochs_end
-        return Known(current, self.is_settled(transactional_id), is_old)
+        return Known(current, self.is_complete(transactional_id), is_old)
 
     def find_adding(self, transactional_id: str) -> Known:
         """Return the state of an id for the addition of partitions.
@@ -192,7 +192,7 @@ class TransactionalIds:
         """
         pending = self.pending.get(transactional_id)
         if pending is not None and pending.state is TransactionState.ONGOING:
-            return Known(pending, is_settled=True, may_be_old=False)
+            return Known(pending, is_complete=True, may_be_old=False)
         return self.find(transactional_id)
 
     def _check_memory(self, transactional_id: str, step: Transaction) -> None:
@@ -204,7 +204,7 @@ class TransactionalIds:
             )
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
-    def is_settled(self, transactional_id: str) -> bool:
+    def is_complete(self, transactional_id: str) -> bool:
         """Return whether the id's next step may be decided."""
         return not (transactional_id in self.pending or self.has_pending_fence(transactional_id))
 
@@ -247,10 +247,10 @@ class TransactionalIds:
     ) -> Decision:
         """Return the decision that writes steps of several ids in one record batch.
 
-        All ids must be settled. Arguments as for `step`, and further effects.
+        All ids must be complete. Arguments as for `step`, and further effects.
         """
         for name, step in steps.items():
-            assert self.is_settled(name), "a step is decided on a settled state"
+            assert self.is_complete(name), "a step is decided on a complete state"
             self._check_step(name, step)
             if by_client and step is not None:
                 self._check_memory(name, step)

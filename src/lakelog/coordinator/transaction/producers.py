@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.requests import settle
+from lakelog.coordinator.requests import complete
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.ids import Decision
 from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
@@ -66,11 +66,11 @@ class InitialiseProducer(Request):
 
     def decide(self, shard: TransactionShard, now: Now) -> Decision:
         """Raise `KafkaError` with CONCURRENT_TRANSACTIONS, PRODUCER_FENCED or POLICY_VIOLATION."""
-        current, is_settled, is_old = shard.ids.find(self.key)
-        if not is_settled:
+        current, is_complete, is_old = shard.ids.find(self.key)
+        if not is_complete:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if current is None:
-            shard.ids.check_room()
+            shard.ids.check_capacity()
         elif current.part is not None:
             refuse_sink()
         if self.producer_id == NO_PRODUCER_ID and needs_producer_id(
@@ -124,7 +124,7 @@ class VerifyAdding(AddPartitions):
     __slots__ = ()
 
     def answer(self, reply: ErrorCode) -> None:
-        settle(self.future, dict.fromkeys(self.partitions, reply))
+        complete(self.future, dict.fromkeys(self.partitions, reply))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -162,7 +162,7 @@ class EndTransaction(Request):
             producer_id=reply.producer_id,
             producer_epoch=reply.producer_epoch,
         )
-        settle(self.future, response)
+        complete(self.future, response)
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(ProducerReply(code))

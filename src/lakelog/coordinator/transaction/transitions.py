@@ -39,7 +39,7 @@ class Known(NamedTuple):
 
     current: Transaction | None
     """The committed state."""
-    is_settled: bool
+    is_complete: bool
     """Whether the next step may be decided: none is being written, and no fence is pending."""
     may_be_old: bool
     """Whether clients may have later epochs of the producer id than the log has."""
@@ -270,7 +270,7 @@ def with_partitions(
     CONCURRENT_TRANSACTIONS, the latter also while the previous transaction ends.
     """
     current = check_producer(id_state.current, producer)
-    if current.state.is_ending or not id_state.is_settled:
+    if current.state.is_ending or not id_state.is_complete:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     # Clients repeat AddPartitionsToTxn. Partitions that the transaction has already need no record.
     added = current.partitions | frozenset(partitions)
@@ -365,7 +365,7 @@ def ended(id_state: Known, end: End, now_ms: int, next_producer_id: int) -> Ende
     current = _check_end(committed, end, is_retry=is_retry)
     # A record is on its way to the log. If it fails, the state before it holds, so nothing may be
     # decided on either of the two.
-    if not id_state.is_settled:
+    if not id_state.is_complete:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is not _S.ONGOING:
         # The markers are being written. The client retries until the transaction has ended, so that

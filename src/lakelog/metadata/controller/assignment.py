@@ -13,12 +13,12 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import PartitionRecord
 
-Place = tuple[int, str | None]
+BrokerAndRack = tuple[int, str | None]
 """Broker id and rack."""
 
 
 def place_replicas(
-    brokers: Sequence[Place], partitions: int, replication_factor: int, start: int
+    brokers: Sequence[BrokerAndRack], partitions: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
     """Return the replicas of each partition, its preferred leader first.
 
@@ -34,12 +34,12 @@ def place_replicas(
     ]
 
 
-def _rotated(ring: Sequence[Place], by: int) -> list[Place]:
+def _rotated(ring: Sequence[BrokerAndRack], by: int) -> list[BrokerAndRack]:
     by %= len(ring)
     return [*ring[by:], *ring[:by]]
 
 
-def _replicas(candidates: list[Place], count: int, shift: int) -> tuple[int, ...]:
+def _replicas(candidates: list[BrokerAndRack], count: int, shift: int) -> tuple[int, ...]:
     """Followers begin at another distance from the leader in each round.
 
     The partitions that a dead broker led are then spread over all other brokers.
@@ -100,7 +100,7 @@ def _down(image: MetadataImage, unreached: frozenset[int]) -> frozenset[int]:
     return image.fenced | image.read_only | unreached
 
 
-def _places(image: MetadataImage, among: Container[int]) -> list[Place]:
+def _places(image: MetadataImage, among: Container[int]) -> list[BrokerAndRack]:
     return [
         (broker_id, broker.rack)
         for broker_id, broker in sorted(image.brokers.items())
@@ -138,7 +138,7 @@ def check_manual(
     return replicas
 
 
-def check_room(new_partitions: int) -> None:
+def check_capacity(new_partitions: int) -> None:
     """Raise POLICY_VIOLATION if a request would not fit into one entry of the log."""
     if new_partitions > PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(

@@ -20,8 +20,8 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID, random_uuid
 from lakelog.metadata.controller.assignment import (
+    check_capacity,
     check_manual,
-    check_room,
     choose_replicas,
     new_partitions,
 )
@@ -134,7 +134,7 @@ def plan_create_topics(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names {topic.name} twice")
             own = _create(image, topic, checked, broker, random, unreached)
             made += len(own.replicas)
-            check_room(made)
+            check_capacity(made)
         except KafkaError as error:
             results.append(TopicResult(topic.name, error=error.code, message=error.message))
             continue
@@ -218,7 +218,7 @@ def _initial_replicas(
                 ErrorCode.INVALID_REQUEST,
                 "a topic with assigned replicas must have both counts -1",
             )
-        check_room(len(topic.assignments))
+        check_capacity(len(topic.assignments))
         assignments = dict(topic.assignments)
         if len(assignments) < len(topic.assignments):
             raise KafkaError(
@@ -241,7 +241,7 @@ def _initial_replicas(
         partitions = broker.get_int("num.partitions")
     if factor == -1:
         factor = broker.get_int("default.replication.factor")
-    check_room(partitions)
+    check_capacity(partitions)
     start = random.below(max(len(image.brokers), 1))
     return choose_replicas(image, partitions, factor, start, unreached)
 
@@ -322,7 +322,7 @@ def plan_create_partitions(
                     "by this number",
                 )
             made += max(topic.count - len(existing), 0)
-            check_room(made)
+            check_capacity(made)
             replicas = _additional_replicas(image, existing, topic, random, unreached)
         except KafkaError as error:
             results.append(TopicResult(topic.name, error=error.code, message=error.message))

@@ -76,7 +76,7 @@ class MetadataBatch(NamedTuple):
     payload: bytes
 
 
-class Outcome(Enum):
+class EntryOutcome(Enum):
     """The result of an append."""
 
     DONE = "done"
@@ -90,7 +90,7 @@ class Outcome(Enum):
 class AppendOutcome(NamedTuple):
     """The result of an append, and the index of the next entry (-1 when unknown)."""
 
-    outcome: Outcome
+    outcome: EntryOutcome
     end: int
 
 

@@ -1,7 +1,7 @@
 """The metadata log in the data folder: SQLite on its own thread, for one process or several.
 
 Several processes of one host may share the file. Only then (`shared`) is there a timer: it sends
-the heartbeat and compares the file and the live brokers with its previous turn. Threads that block
+the heartbeat and compares the file and the live brokers with its previous poll. Threads that block
 on the locks of the other brokers cut its waiting short (`liveness.py`). A broker alone does nothing
 when idle.
 """
@@ -48,7 +48,7 @@ _HEARTBEATS_PER_TIMEOUT = 4
 
 
 class _View(NamedTuple):
-    """The state of the store at one turn of the poller."""
+    """The state of the store at one round of the poller."""
 
     data_version: int
     term: ControllerTerm
@@ -234,8 +234,8 @@ class EmbeddedStore:
     def _live(self) -> Mapping[int, bytes]:
         """Return the live brokers, and record the change for the watchers.
 
-        A broker that a caller has seen alive may die before the next turn of the poller, which
-        would find the same brokers as the turn before and report nothing.
+        A broker that a caller has seen alive may die before the next round of the poller, which
+        would find the same brokers as the poll before and report nothing.
         """
         self._log.check_place()  # without the file, others are not dead, and no broker is elected
         try:
@@ -277,7 +277,7 @@ class EmbeddedStore:
             return None
 
     async def _poll(self, died: asyncio.Event) -> None:
-        """Runs until cancelled; a failed turn is repeated."""
+        """Runs until cancelled; a failed poll is repeated."""
         loop = asyncio.get_running_loop()
         view, beaten, change = None, loop.time(), NO_CHANGE
         task = FailingTask(_logger, "watching the metadata file")
@@ -287,7 +287,7 @@ class EmbeddedStore:
                 change = Change.BROKERS  # even if the broker has registered again since
             try:
                 if loop.time() - beaten >= self._beat_every_s and await self._try(self._beat):
-                    # Only after a success: a failed heartbeat is repeated in the next turn.
+                    # Only after a success: a failed heartbeat is repeated at the next poll.
                     beaten = loop.time()
                 if (latest := await self._try(self._look)) is not None:
                     self._report(change | latest.changes_since(view))

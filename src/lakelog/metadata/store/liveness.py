@@ -187,7 +187,7 @@ class DeathWatch:
         try:
             self._neighbourhood.wait_for_release(broker_id)
             is_dead = True
-        except OSError:  # too many open files: the next turn of the poller starts a new thread
+        except OSError:  # too many open files: the next round of the poller starts a new thread
             is_dead = False
         with self._mutex:
             assert broker_id in self._waiting, "a broker has one thread"

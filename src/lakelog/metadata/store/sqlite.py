@@ -35,10 +35,10 @@ from lakelog.metadata.store.api import (
     AppendOutcome,
     ControllerTerm,
     Entry,
+    EntryOutcome,
     LogRead,
     LogState,
     MetadataBatch,
-    Outcome,
     Snapshot,
 )
 from lakelog.metadata.store.chain import LogHead, Mark, Marks, MemoryMarks, first_link, next_link
@@ -162,7 +162,7 @@ class SqliteLog:
                 connection.execute("ROLLBACK")
                 # FENCED goes before LOST: a writer with an old term must not try the next index.
                 fenced = epoch != batch.controller_epoch
-                return AppendOutcome(Outcome.FENCED if fenced else Outcome.LOST, end)
+                return AppendOutcome(EntryOutcome.FENCED if fenced else EntryOutcome.LOST, end)
             chain = next_link(chain, end, batch)
             self._insert(connection, batch, end, chain)
         except MetadataCorrupt:
@@ -171,7 +171,7 @@ class SqliteLog:
         except sqlite3.Error as error:
             raise self._not_done(connection, error) from error
         answer = self._commit(connection, end + 1)
-        if answer.outcome is Outcome.DONE:
+        if answer.outcome is EntryOutcome.DONE:
             self._see(end + 1, chain)
         return answer
 
@@ -226,7 +226,7 @@ class SqliteLog:
             )
         except sqlite3.Error as error:
             raise self._not_done(connection, error) from error
-        if self._commit(connection, state.end).outcome is not Outcome.DONE:
+        if self._commit(connection, state.end).outcome is not EntryOutcome.DONE:
             raise MetadataOffline(self._failure)
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
@@ -261,7 +261,7 @@ class SqliteLog:
             )
         except sqlite3.Error as error:
             raise self._not_done(connection, error) from error
-        if self._commit(connection, 0).outcome is not Outcome.DONE:
+        if self._commit(connection, 0).outcome is not EntryOutcome.DONE:
             raise MetadataOffline(self._failure)
 
     def controller(self) -> ControllerTerm:
@@ -297,7 +297,7 @@ class SqliteLog:
                 connection.execute("INSERT OR REPLACE INTO holder VALUES (0, ?, ?)", row)
         except sqlite3.Error as error:
             raise self._not_done(connection, error) from error
-        if self._commit(connection, 0).outcome is not Outcome.DONE:
+        if self._commit(connection, 0).outcome is not EntryOutcome.DONE:
             raise MetadataOffline(self._failure)
         term = self.controller()
         assert term.epoch > after.epoch, "an election ends with a newer term, of whichever broker"
@@ -492,13 +492,13 @@ class SqliteLog:
             self._note(error)
             # After a failed fsync SQLite may read pages that the device does not have.
             self._failure = f"{self._path}: {error}; restart to recover"
-            return AppendOutcome(Outcome.UNKNOWN, -1)
+            return AppendOutcome(EntryOutcome.UNKNOWN, -1)
         try:
             self._database.note_committed(*self._committed())
         except OSError as error:  # the commit is durable, and an old note is never wrong
             if not is_shortage(error):
                 self.on_device_failure()
-        return AppendOutcome(Outcome.DONE, end)
+        return AppendOutcome(EntryOutcome.DONE, end)
 
     def _note(self, error: sqlite3.Error) -> None:
         """A failed read loses no page that was to be written."""

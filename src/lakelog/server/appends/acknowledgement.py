@@ -33,7 +33,7 @@ class Appended(NamedTuple):
     end_offset: int
     leader_epoch: int
     by_leader: bool = False
-    """Whether the leader's own write settles the append (`acks=1`), not its commit."""
+    """Whether the leader's own write completes the append (`acks=1`), not its commit."""
 
     @property
     def commit_offset(self) -> int | None:
@@ -41,7 +41,7 @@ class Appended(NamedTuple):
         return None if self.by_leader else self.end_offset
 
     @property
-    def is_settled(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the append is committed, or will not be by this leader."""
         partition = self.partition
         return (
@@ -78,17 +78,17 @@ class Change(Protocol):
 
     @property
     def commit_offset(self) -> int | None:
-        """The high watermark that settles it, None if something else does."""
+        """The high watermark that completes it, None if something else does."""
         ...
 
     @property
-    def is_settled(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether they have, or will not under this leader."""
         ...
 
 
 class Awaited(Change, Protocol):
-    """A change whose failure is known once it is settled."""
+    """A change whose failure is known once it is complete."""
 
     def check(self) -> None:
         """Raise `KafkaError` if the change has failed, or is not carried out in time."""
@@ -99,24 +99,24 @@ class Acknowledgement:
     """A `Wait` for several changes, such as appends.
 
     Args:
-        settled: called once all changes are settled, or at the deadline.
-        failed: called with an exception of `settled`, so that other waits are not affected.
+        completed: called once all changes are complete, or at the deadline.
+        failed: called with an exception of `completed`, so that other waits are not affected.
     """
 
-    __slots__ = ("_changes", "_failed", "_settled")
+    __slots__ = ("_changes", "_completed", "_failed")
 
     def __init__(
         self,
         changes: Sequence[Change],
-        settled: Callable[[], object],
+        completed: Callable[[], object],
         failed: Callable[[Exception], object],
     ) -> None:
         self._changes = changes
-        self._settled = settled
+        self._completed = completed
         self._failed = failed
 
     def park(self, purgatory: Purgatory, deadline: float) -> Parked:
-        """Wait until all changes are settled, or until `deadline` (monotonic clock, seconds)."""
+        """Wait until all changes are complete, or until `deadline` (monotonic clock, seconds)."""
         if len(self._changes) == 1:
             (change,) = self._changes
             if change.commit_offset is not None:
@@ -126,15 +126,15 @@ class Acknowledgement:
         return purgatory.park(self, keys, deadline)
 
     def try_complete(self) -> bool:
-        """Call `settled` if all changes are settled; return whether they are."""
-        if not all(one.is_settled for one in self._changes):
+        """Call `completed` if all changes are complete; return whether they are."""
+        if not all(one.is_complete for one in self._changes):
             return False
-        self._settled()
+        self._completed()
         return True
 
     def expire(self) -> None:
-        """Call `settled`; `Appended.check` then raises for appends that are not committed."""
-        self._settled()
+        """Call `completed`; `Appended.check` then raises for appends that are not committed."""
+        self._completed()
 
     def fail(self, error: Exception) -> None:
         """Pass `error` to `failed`."""
@@ -149,7 +149,7 @@ def reply_when_settled(
     deadline: float,
     abandoned: Callable[[], object] = lambda: None,
 ) -> None:
-    """Call `reply` once all changes are settled, or at `deadline` (monotonic clock, seconds).
+    """Call `reply` once all changes are complete, or at `deadline` (monotonic clock, seconds).
 
     reply: completes the reply of `context`; its exception ends the connection.
     abandoned: called instead if the connection closes before.
@@ -170,11 +170,11 @@ def reply_when_settled(
 async def committed(
     appended: Awaited, purgatory: Purgatory, tasks: Tasks, deadline: float = math.inf
 ) -> None:
-    """Wait until the append is settled, or until `deadline` (monotonic clock, seconds).
+    """Wait until the append is complete, or until `deadline` (monotonic clock, seconds).
 
     Raises `KafkaError` as its `check`.
     """
-    if not appended.is_settled:
+    if not appended.is_complete:
         done: asyncio.Future[None] = tasks.future()
         wait = Acknowledgement([appended], lambda: _wake(done), done.set_exception)
         parked = wait.park(purgatory, deadline)

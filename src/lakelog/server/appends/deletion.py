@@ -1,6 +1,6 @@
 """Deletions of records on their way from the leader of a partition to its followers (KIP-107).
 
-A follower adopts the leader's log start offset from a response, and states it in its next fetch.
+A follower applies the leader's log start offset from a response, and states it in its next fetch.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Deletion(NamedTuple):
 
     @property
     def commit_offset(self) -> int | None:
-        """None: the high watermark does not settle it."""
+        """None: the high watermark does not complete it."""
         return None
 
     @property
-    def is_settled(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the live followers have deleted the records, or will not under this leader."""
         return self._is_followed or not self._is_led
 
@@ -74,11 +74,11 @@ def beginning(partition: Partition) -> Appended:
     return Appended(partition, partition.epoch_start, partition.leader_epoch)
 
 
-async def settled(
+async def completed(
     changes: Sequence[Change], purgatory: Purgatory, clock: Clock, deadline: float
 ) -> None:
-    """Wait until all changes are settled, or until `deadline` (monotonic clock, seconds)."""
-    while not all(change.is_settled for change in changes):
+    """Wait until all changes are complete, or until `deadline` (monotonic clock, seconds)."""
+    while not all(change.is_complete for change in changes):
         now = clock.monotonic()
         if now >= deadline:
             return

@@ -10,7 +10,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.role import current_leader
 from lakelog.runtime.api import Buffer
 from lakelog.server.appends.transaction_verification import ProduceCheck
-from lakelog.server.cluster.topics import INTERNAL_TOPICS
+from lakelog.server.topics.topics import INTERNAL_TOPICS
 from lakelog.storage.validation.record_errors import RecordsRefusedError
 
 ACKS_ALL = -1

@@ -44,17 +44,17 @@ _PAUSE_S_MIN = 0.001
 
 
 class TimeSlices:
-    """Turns of the loop, for slices. One object for a broker."""
+    """Iterations of the loop, for slices. One object for a broker."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._owed_s = 0.0
         """Time that slices took and the loop has not slept for."""
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run one slice when its turn comes; return the result of `work`, or raise its error."""
-        async with self._turn:
+        async with self._lock:
             began = self._clock.monotonic()
             try:
                 return work()

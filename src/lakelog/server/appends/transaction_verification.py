@@ -28,7 +28,7 @@ from lakelog.records.batch import (
     TRANSACTIONAL,
 )
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.storage.producers.verification import Verification
 
 TOPIC_IDS_SINCE = 13
@@ -88,7 +88,7 @@ class ProduceCheck:
 
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: PartitionRegistry,
         request: ProduceRequest,
         version: int,
         now_ms: int,
@@ -186,8 +186,8 @@ class ProduceCheck:
         The partition was led when the check began. It may have another role by now, or be retired:
         `Partition.append` checks that.
 
-        Raises `KafkaError` as `verification`, and as `Partitions.leader` for a batch that is not
-        transactional.
+        Raises `KafkaError` as `verification`, and as `PartitionRegistry.leader` for a batch that is
+        not transactional.
         """
         index = entry.index
         begun = self._begun.get((topic, index))

@@ -13,7 +13,7 @@ HANDSHAKE --------> AUTHENTICATING --------> AUTHENTICATED --------> EXPIRED
 that `connections.max.reauth.ms` gives a session (KIP-368). An attempt that fails ends the
 connection, so there is no state for it.
 
-Every transition calls `on_change`: a connection must not repeat a request that it has learned under
+Every transition calls `on_change`: a connection must not repeat a request that it has cached under
 another principal, nor after the session has expired.
 """
 
@@ -31,7 +31,7 @@ _API_VERSIONS = 18
 _SASL_AUTHENTICATE = 36
 
 
-class State(Enum):
+class AuthenticationState(Enum):
     """A state of authentication; see the diagram above."""
 
     NOT_REQUIRED = auto()
@@ -42,9 +42,9 @@ class State(Enum):
 
 
 _ALLOWED = {
-    State.HANDSHAKE: frozenset({_API_VERSIONS, _SASL_HANDSHAKE}),
-    State.AUTHENTICATING: frozenset({_SASL_AUTHENTICATE}),
-    State.EXPIRED: frozenset({_SASL_HANDSHAKE}),
+    AuthenticationState.HANDSHAKE: frozenset({_API_VERSIONS, _SASL_HANDSHAKE}),
+    AuthenticationState.AUTHENTICATING: frozenset({_SASL_AUTHENTICATE}),
+    AuthenticationState.EXPIRED: frozenset({_SASL_HANDSHAKE}),
 }
 """Keys of the allowed APIs, as in Kafka's `SaslServerAuthenticator`; other states allow all."""
 
@@ -55,7 +55,9 @@ class Authentication:
     __slots__ = ("_is_known", "broker_check", "on_change", "principal", "state")
 
     def __init__(self, *, is_required: bool) -> None:
-        self.state = State.HANDSHAKE if is_required else State.NOT_REQUIRED
+        self.state = (
+            AuthenticationState.HANDSHAKE if is_required else AuthenticationState.NOT_REQUIRED
+        )
         self.principal = ANONYMOUS
         self._is_known = False
         self.broker_check: ProofCheck | None = None
@@ -70,8 +72,8 @@ class Authentication:
 
     def begin(self) -> None:
         """Begin the first authentication, or another one of an authenticated client (KIP-368)."""
-        assert self.state is not State.AUTHENTICATING
-        self._change(State.AUTHENTICATING)
+        assert self.state is not AuthenticationState.AUTHENTICATING
+        self._change(AuthenticationState.AUTHENTICATING)
 
     def succeed(self, principal: Principal) -> None:
         """Accept the client as `principal`.
@@ -79,7 +81,7 @@ class Authentication:
         Raises `KafkaError` (SASL_AUTHENTICATION_FAILED) if it was authenticated as another one
         before (KIP-368); the caller then closes the connection.
         """
-        assert self.state is State.AUTHENTICATING, self.state
+        assert self.state is AuthenticationState.AUTHENTICATING, self.state
         # The connection's earlier requests were authorized for the first principal (as in Kafka's
         # `SaslServerAuthenticator`), so it cannot change.
         if self._is_known and principal != self.principal:
@@ -88,14 +90,14 @@ class Authentication:
                 f"{self.principal} cannot become {principal} on the same connection",
             )
         self.principal, self._is_known = principal, True
-        self._change(State.AUTHENTICATED)
+        self._change(AuthenticationState.AUTHENTICATED)
 
     def expire(self) -> None:
         """End the session's lifetime, unless the client is already authenticating again."""
-        if self.state is State.AUTHENTICATED:
-            self._change(State.EXPIRED)
+        if self.state is AuthenticationState.AUTHENTICATED:
+            self._change(AuthenticationState.EXPIRED)
 
-    def _change(self, state: State) -> None:
+    def _change(self, state: AuthenticationState) -> None:
         self.state = state
         if self.on_change is not None:
             self.on_change()

@@ -27,9 +27,9 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import error_code
-from lakelog.dialogue.errors import InvalidResponseError, NegotiationError
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.log import MetadataLog
+from lakelog.network_client.errors import InvalidResponseError, NegotiationError
 from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from lakelog.runtime.api import Tasks

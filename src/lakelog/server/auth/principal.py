@@ -41,7 +41,7 @@ def is_broker(principal: Principal, node_id: int) -> bool:
 
 
 class Authorizer(Protocol):
-    """The decisions of one broker. Code that changes one calls `Gate.revoke` afterwards."""
+    """The decisions of one broker. Code that changes one calls `Admission.revoke` afterwards."""
 
     def authorize(self, principal: Principal, api: Api) -> ErrorCode:
         """Return NONE if the principal may use the API, else the code of the refusal."""
@@ -67,7 +67,8 @@ class BrokersApart:
 
 
 class Quotas(Protocol):
-    """The quotas of one broker's clients. Code that changes one calls `Gate.revoke` afterwards."""
+    """The quotas of one broker's clients. Code that changes one calls `Admission.revoke`
+    afterwards."""
 
     def charge(self, principal: Principal, client_id: str, api: Api, size_bytes: int) -> int | None:
         """Charge a request of `size_bytes` to the client's quota.

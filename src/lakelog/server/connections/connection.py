@@ -16,16 +16,16 @@ from functools import partial
 from struct import Struct
 
 from lakelog.runtime.api import Disk, File, Net, Socket, Tasks
+from lakelog.server.connections.cached_request import CachedRequest
 from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.receive_buffer import FRAME_SIZE, ReceiveBuffer
-from lakelog.server.connections.repeat import Repeat
 from lakelog.server.connections.reply import Reply, release
+from lakelog.server.connections.request_budget import UNIT_SHIFT, Rank
 from lakelog.server.connections.request_sink import ProtocolViolation, RequestSink
-from lakelog.server.connections.request_turns import UNIT_SHIFT, Rank
 from lakelog.server.connections.sampling import Sampling
+from lakelog.server.connections.send_budget import SMALL
 from lakelog.server.connections.send_queue import SendQueue
-from lakelog.server.connections.send_turns import SMALL
-from lakelog.server.connections.session import Session
+from lakelog.server.connections.session import ClientSession
 
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
 _UNSENT_MAX = 1024 * 1024
@@ -44,8 +44,8 @@ class Connection:
     """One client's connection, made of parts; `sink` decides.
 
     `received` holds requests, `responses` sends responses, `session` describes the client.
-    `repeat` and `sampling` are learned from earlier requests; `admitted` is the generation of the
-    gate in which `repeat` was learned (`requests.gate`).
+    `cached_request` and `sampling` come from earlier requests; `admitted` is the
+    generation of the admission in which the request was cached (`requests.admission`).
     """
 
     __slots__ = (
@@ -56,6 +56,7 @@ class Connection:
         "_has_unread",
         "_is_gone",
         "_is_new",
+        "_iterations",
         "_memory",
         "_net",
         "_pending",
@@ -64,15 +65,14 @@ class Connection:
         "_sock",
         "_stalled",
         "_tasks",
-        "_turns",
         "_unread",
         "_yielded",
         "admitted",
+        "cached_request",
         "closed",
         "expect",
         "last_active",
         "received",
-        "repeat",
         "responses",
         "sampling",
         "session",
@@ -81,7 +81,7 @@ class Connection:
     def __init__(
         self,
         sock: Socket,
-        session: Session,
+        session: ClientSession,
         sink: RequestSink[Connection],
         net: Net,
         disk: Disk,
@@ -91,7 +91,7 @@ class Connection:
         self.session = session
         session.authentication.on_change = self._forget
         self.received = ReceiveBuffer(limits.memory)
-        self.responses = SendQueue(self, sock, net, disk, tasks, limits.turns.sending)
+        self.responses = SendQueue(self, sock, net, disk, tasks, limits.iterations.sending)
         self._sock = sock
         self._sink = sink
         self._net = net
@@ -99,7 +99,7 @@ class Connection:
         self._frame_size_max = limits.frame_size_max
         self._memory = limits.memory
         self._unread = limits.unread
-        self._turns = limits.turns
+        self._iterations = limits.iterations
         self._pending: deque[Reply] = deque()
         self.expect: Callable[[Reply], None] = self._pending.append
         """Gives a reply the next place in the order of responses.
@@ -109,18 +109,19 @@ class Connection:
         self._reading = False
         self._handling = False
         self._stalled = False
-        """Whether received requests wait: for a turn, for earlier responses, or for the peer."""
+        """Whether received requests wait: for a loop iteration, for earlier responses, or for the
+        peer."""
         self._yielded = False
-        """Whether they wait for a turn of the loop, or the connection is muted."""
+        """Whether they wait for an iteration of the loop, or the connection is muted."""
         self._is_new = True
         self._is_gone = False
         self._has_unread = False
         self._flushes_soon = False
-        """Whether queued replies leave in the next turn, with those behind them."""
+        """Whether queued replies leave in the next loop iteration, with those behind them."""
         self.closed = False
         self.last_active = 0.0
         self.admitted = 0
-        self.repeat: Repeat | None = None
+        self.cached_request: CachedRequest | None = None
         self.sampling = Sampling()
 
     def open(self) -> None:
@@ -134,11 +135,11 @@ class Connection:
         end = received.end
         if end == len(received.buffer):
             try:
-                has_room = received.make_room(self._resume_reading, stalled=self._stalled)
+                has_capacity = received.free_capacity(self._resume_reading, stalled=self._stalled)
             except MemoryError as error:
                 self.fail("a connection", error)
                 return
-            if not has_room:
+            if not has_capacity:
                 self._set_reading(False)
                 return
             end = received.end
@@ -197,12 +198,12 @@ class Connection:
         # general way below, which also rejects them.
         if size != end - 4 or api_key > _FETCH or size > self._frame_size_max:
             return False
-        turns = self._turns
-        left = turns.left
-        if left <= 0 and turns.is_over():
+        iterations = self._iterations
+        left = iterations.left
+        if left <= 0 and iterations.is_over():
             self._yield()
             return True
-        turns.left = left - 1 - (size >> UNIT_SHIFT)
+        iterations.left = left - 1 - (size >> UNIT_SHIFT)
         received.start = end
         responses = self.responses
         responses.is_lone = True
@@ -219,8 +220,8 @@ class Connection:
         received, responses = self.received, self.responses
         start, filled = received.start, received.end
         view = received.view[:filled]
-        turns, first = self._turns, start
-        share = budget = 0 if turns.left <= 0 and turns.is_over() else turns.share
+        iterations, first = self._iterations, start
+        share = budget = 0 if iterations.left <= 0 and iterations.is_over() else iterations.share
         while filled - start >= _FRAME_HEAD_SIZE and not self.closed:
             size, api_key = _FRAME_HEAD.unpack_from(view, start)
             if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
@@ -236,7 +237,7 @@ class Connection:
                 and self._must_wait(api_key)
             ):
                 break
-            if budget <= 0 or (api_key > _FETCH and not turns.may_begin()):
+            if budget <= 0 or (api_key > _FETCH and not iterations.may_begin()):
                 self._yield()
                 break
             received.start = end
@@ -244,21 +245,21 @@ class Connection:
             received.start = start
             # A request of any other API ends the share: its size does not bound its cost.
             budget = budget - handled if api_key <= _FETCH else 0
-        turns.left -= share - budget + (start - first >> UNIT_SHIFT)
+        iterations.left -= share - budget + (start - first >> UNIT_SHIFT)
         if start == filled:
             received.start = received.end = 0
             if len(received.view) > _BUFFER_KEPT_MAX or self._memory.is_short:
                 received.drop()
 
     def _yield(self) -> None:
-        """Handle the next request in a later turn of the loop, after other connections."""
+        """Handle the next request in a later iteration of the loop, after other connections."""
         self._stalled = True
         if not self._yielded:
             self._yielded = True
             rank = Rank.NEW if self._is_new else Rank.ANSWERED
-            self._turns.wait(self._take_turn, Rank.AHEAD if self.received.start else rank)
+            self._iterations.wait(self._take_iteration, Rank.AHEAD if self.received.start else rank)
 
-    def _take_turn(self) -> None:
+    def _take_iteration(self) -> None:
         self._yielded = self._stalled = False
         self._handle_waiting()
 
@@ -267,11 +268,13 @@ class Connection:
 
         Responses are sent meanwhile; the throttled request is answered at once.
         """
-        assert not self._yielded, "a connection that handles a request does not wait for a turn"
+        assert not self._yielded, (
+            "a connection that handles a request does not wait for a loop iteration"
+        )
         # As if the connection waited for its turn: until then no event of the socket and no reply
         # makes it handle a request.
         self._stalled = self._yielded = True
-        self._tasks.call_later(duration_s, self._take_turn)
+        self._tasks.call_later(duration_s, self._take_iteration)
 
     def _must_wait(self, api_key: int) -> bool:
         """Return whether the next request must wait: for its turn, or until replies are read."""
@@ -303,7 +306,7 @@ class Connection:
         own = reply.parts
         if is_late and len(pending) == 1 and own and len(own) == 1 and len(own[0]) <= SMALL:
             # It leaves at once, as in `_take_lone`. A larger one has to wait for the connection's
-            # turn (`SendTurns`), as a response that is immediate.
+            # turn (`SendBudget`), as a response that is immediate.
             responses.is_lone = True
         # Only from the front: a complete reply behind an incomplete one stays.
         while pending and (parts := pending[0].parts) is not None:
@@ -380,8 +383,8 @@ class Connection:
         self._resume_reading()
 
     def _forget(self) -> None:
-        """Drop the learned request: the client has another principal or state of authentication."""
-        self.repeat = None
+        """Drop the cached request: the client has another principal or state of authentication."""
+        self.cached_request = None
 
     # Closing
 
@@ -399,16 +402,17 @@ class Connection:
         self._tasks.call_soon(partial(self._sink.on_unreadable, file, error))
 
     def _on_gone(self) -> None:
-        """Close a connection whose peer disconnected, in a later turn if many do at once."""
+        """Close a connection whose peer disconnected, in a later loop iteration if many do at
+        once."""
         if self._is_gone:
             return
-        turns = self._turns
-        turns.left -= 1
-        if turns.left < 0 and turns.is_over():
+        iterations = self._iterations
+        iterations.left -= 1
+        if iterations.left < 0 and iterations.is_over():
             self._is_gone = True
             self._set_reading(False)
             self.responses.pause()
-            turns.wait(self.close, Rank.AHEAD)
+            iterations.wait(self.close, Rank.AHEAD)
         else:
             self.close()
 
@@ -445,7 +449,7 @@ class Connection:
             release(reply.parts)
             if reply.parts is None and reply.on_abandon is not None:
                 reply.on_abandon()
-        self.repeat = None
+        self.cached_request = None
         self._sink.on_close(self, [reply for reply in pending if reply.on_abandon is not None])
 
     @property

@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 
 from lakelog.base.memory_budget import Account, Share
 from lakelog.runtime.api import Clock
+from lakelog.server.connections.request_budget import RequestBudget
 from lakelog.server.connections.request_memory import RequestMemory
-from lakelog.server.connections.request_turns import RequestTurns
-from lakelog.server.connections.session import Session
+from lakelog.server.connections.session import ClientSession
 from lakelog.server.event_log.rate_limited import ClosingLog
 
 
@@ -47,7 +47,7 @@ class Holder(Protocol):
     """A connection that holds bytes."""
 
     closed: bool
-    session: Session
+    session: ClientSession
 
     def close(self) -> None: ...
 
@@ -106,4 +106,4 @@ class Limits(NamedTuple):
     """Bytes of a request, which are checked before it is buffered."""
     memory: RequestMemory
     unread: SharedLimit
-    turns: RequestTurns
+    iterations: RequestBudget

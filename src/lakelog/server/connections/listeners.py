@@ -13,7 +13,7 @@ from lakelog.runtime.api import Clock, Disk, Listener, Net, Socket, Tasks
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_sink import RequestSink
-from lakelog.server.connections.session import Session
+from lakelog.server.connections.session import ClientSession
 from lakelog.server.environment import Environment
 from lakelog.server.options import ListenError, ServeOptions, StartError, is_every_interface
 
@@ -78,8 +78,9 @@ class Acceptor:
             self._listener.close()
 
     def _on_acceptable(self) -> None:
-        """Accept at least one connection, and more while this turn has time for requests."""
-        turns = self._connections.turns
+        """Accept at least one connection, and more while this loop iteration has time for
+        requests."""
+        iterations = self._connections.iterations
         while not self._must_wait():
             try:
                 sock = self._listener.accept()
@@ -90,8 +91,8 @@ class Acceptor:
                 return
             self._connections.accept_rate.take()
             self._open_connection(sock)
-            turns.left -= 1
-            if turns.left <= 0 and turns.is_over():
+            iterations.left -= 1
+            if iterations.left <= 0 and iterations.is_over():
                 return
 
     def _must_wait(self) -> bool:
@@ -106,7 +107,7 @@ class Acceptor:
         try:
             connection = Connection(
                 sock,
-                Session(sock, self.name, self._security_protocol),
+                ClientSession(sock, self.name, self._security_protocol),
                 self._sink,
                 self._net,
                 self._disk,

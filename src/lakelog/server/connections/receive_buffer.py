@@ -37,8 +37,8 @@ class ReceiveBuffer:
         self.start = 0
         self.end = 0
 
-    def make_room(self, resume: Callable[[], object], *, stalled: bool) -> bool:
-        """Return whether there is room to receive into.
+    def free_capacity(self, resume: Callable[[], object], *, stalled: bool) -> bool:
+        """Return whether there is capacity to receive into.
 
         The buffer grows only when it is full, and never by a declared length alone. It does not
         grow at all while 256 KiB of requests are `stalled`. If the budget is used up (KIP-72),
@@ -47,8 +47,8 @@ class ReceiveBuffer:
         """
         used = self.end - self.start
         if self.start:
-            # Handled requests made room, so nothing has to be granted: the beginning of the next
-            # request moves to the front.
+            # Handled requests freed capacity, so nothing has to be granted: the beginning of the
+            # next request moves to the front.
             self._memory.leave(self)
             rest = self.view[self.start : self.end]
             if not self._widen(rest):

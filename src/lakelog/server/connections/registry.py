@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.runtime.api import Clock
-from lakelog.runtime.turns import LoopTurns
+from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import AcceptRate, Limits, SharedLimit
+from lakelog.server.connections.request_budget import RequestBudget
 from lakelog.server.connections.request_memory import RequestMemory
-from lakelog.server.connections.request_turns import RequestTurns
 from lakelog.server.event_log.rate_limited import ClosingLog
 
 _UNREAD = "unread responses take more than 256 MiB"
@@ -20,12 +20,12 @@ _UNREAD = "unread responses take more than 256 MiB"
 class ConnectionRegistry:
     """One for all listeners of a broker. Iterates in the order in which clients connected."""
 
-    def __init__(self, clock: Clock, turns: LoopTurns, budget: MemoryBudget) -> None:
+    def __init__(self, clock: Clock, iterations: LoopIterations, budget: MemoryBudget) -> None:
         self._open: dict[Connection, None] = {}
         self._of_host: Counter[str] = Counter()
         self.budget = budget
         self.memory = RequestMemory(budget.received)
-        self.turns = RequestTurns(clock, turns)
+        self.iterations = RequestBudget(clock, iterations)
         self.accept_rate = AcceptRate(clock)
         self.closings = ClosingLog(clock)
         self.unread = SharedLimit(budget.unread, self.closings, _UNREAD)
@@ -40,7 +40,7 @@ class ConnectionRegistry:
 
     def limits(self, frame_size_max: int) -> Limits:
         """Return the limits of a connection whose requests have at most `frame_size_max` bytes."""
-        return Limits(frame_size_max, self.memory, self.unread, self.turns)
+        return Limits(frame_size_max, self.memory, self.unread, self.iterations)
 
     def count_from(self, host: str) -> int:
         """Return the number of open connections from one address."""

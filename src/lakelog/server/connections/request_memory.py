@@ -131,7 +131,7 @@ class RequestMemory:
                 if self._overdrawn is not None:
                     break
                 self._overdrawn = owner
-            # Counted at once, although the owner asks again only in a later callback: a newcomer
+            # Counted at once, although the owner asks again only in a later callback: a new owner
             # must not take the bytes first.
             del self.waiting[owner]
             self._promised[owner] = claim.size

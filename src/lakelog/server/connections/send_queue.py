@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from lakelog.runtime.api import Buffer, Disk, File, Net, Socket, Tasks
 from lakelog.server.connections.reply import Part, release
-from lakelog.server.connections.send_turns import SMALL, SendTurns
+from lakelog.server.connections.send_budget import SMALL, SendBudget
 from lakelog.storage.segments.handles import LogSlice
 
 SEND_SIZE_MAX = 1024 * 1024
@@ -46,7 +46,7 @@ class Sender(Protocol):
     """The connection whose responses a queue sends."""
 
     def on_writable(self) -> None:
-        """Continue: the socket has room, or it is the queue's turn."""
+        """Continue: the socket has capacity, or it is the queue's turn."""
         ...
 
     def flush(self) -> None:
@@ -73,13 +73,14 @@ class SendQueue:
 
     `parts` has not been sent, except the first `_slice_sent` bytes of its first slice; `unsent` is
     its size. Nothing is sent while `is_held`: a thread reads the next range (`_warming`), or other
-    connections have their turn first (`_awaits_turn`). A thread must read the next `_cold` bytes of
-    files before they are sent; `_warm` is the range that it has read last, and `_is_fresh` if it
-    has done so just now. While `is_lone`, the request being answered is the connection's only one.
+    connections have their turn first (`_awaits_iteration`). A thread must read the next `_cold`
+    bytes of files before they are sent; `_warm` is the range that it has read last, and `_is_fresh`
+    if it has done so just now. While `is_lone`, the request being answered is the connection's only
+    one.
     """
 
     __slots__ = (
-        "_awaits_turn",
+        "_awaits_iteration",
         "_cold",
         "_disk",
         "_is_fresh",
@@ -98,7 +99,7 @@ class SendQueue:
     )
 
     def __init__(
-        self, sender: Sender, sock: Socket, net: Net, disk: Disk, tasks: Tasks, sending: SendTurns
+        self, sender: Sender, sock: Socket, net: Net, disk: Disk, tasks: Tasks, sending: SendBudget
     ) -> None:
         self._sender: Sender | None = sender
         """None once the connection is closed."""
@@ -107,7 +108,7 @@ class SendQueue:
         self._disk = disk
         self._tasks = tasks
         self._sending = sending
-        self._awaits_turn = False
+        self._awaits_iteration = False
         self.parts: deque[Part] = deque()
         self.unsent = 0
         self._slice_sent = 0
@@ -115,14 +116,14 @@ class SendQueue:
         self._warm: tuple[File | None, int, int] = (None, 0, 0)
         self._is_fresh = False
         self.is_blocked = False
-        """Whether the queue waits until the socket has room."""
+        """Whether the queue waits until the socket has capacity."""
         self._warming = False
         self.is_lone = False
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing is sent until a thread or a turn calls back."""
-        return self._warming or self._awaits_turn
+        """Whether nothing is sent until a thread or a loop iteration calls back."""
+        return self._warming or self._awaits_iteration
 
     def queue(self, data: Buffer) -> None:
         """Append bytes of the next response.
@@ -131,15 +132,16 @@ class SendQueue:
         """
         self.unsent += len(data)
         out = self.parts
-        # Small responses of one turn are joined, so that they need one system call. A `memoryview`
-        # at the end is the rest of a part that was sent in pieces, and is not extended.
+        # Small responses of one loop iteration are joined, so that they need one system call. A
+        # `memoryview` at the end is the rest of a part that was sent in pieces, and is not
+        # extended.
         if out and type(last := out[-1]) is bytearray:
             last += data
         else:
             out.append(data if type(data) is bytearray else bytearray(data))
 
     def send(self, data: Buffer) -> None:
-        """As `queue`; the response to a lone request leaves at once, as far as there is room.
+        """As `queue`; the response to a lone request leaves at once, as far as there is capacity.
 
         A failure of the socket closes the connection; nothing is raised.
         """
@@ -194,7 +196,7 @@ class SendQueue:
             self.queue(tail)
 
     def send_slice(self, part: LogSlice, head: Buffer, tail: Buffer) -> None:
-        """As `queue_slice`; a range in the page cache is sent at once, as far as there is room.
+        """As `queue_slice`; a range in the page cache is sent at once, as far as there is capacity.
 
         A failure of the socket closes the connection; nothing is raised.
         """
@@ -249,7 +251,7 @@ class SendQueue:
         budget = _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX
         if before > SMALL:
             if self._sending.left <= 0:
-                self._wait_for_turn()
+                self._wait_for_iteration()
                 return
             budget = min(budget, self._sending.left)
         try:
@@ -276,13 +278,13 @@ class SendQueue:
         if self.is_blocked or out:
             self._set_blocked(bool(out))
 
-    def _wait_for_turn(self) -> None:
-        self._awaits_turn = True
+    def _wait_for_iteration(self) -> None:
+        self._awaits_iteration = True
         self._set_blocked(False)
-        self._sending.wait(self._on_turn)
+        self._sending.wait(self._on_iteration)
 
-    def _on_turn(self) -> None:
-        self._awaits_turn = False
+    def _on_iteration(self) -> None:
+        self._awaits_iteration = False
         if self._sender is not None:
             self._sender.on_writable()
 

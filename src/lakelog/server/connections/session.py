@@ -7,7 +7,7 @@ from lakelog.runtime.api import Socket
 from lakelog.server.auth.authentication import Authentication
 
 
-class Session:
+class ClientSession:
     """One client, from its connect to its disconnect.
 
     `listener_name` is the listener that accepted the client: it chooses the addresses that the

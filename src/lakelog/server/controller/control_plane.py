@@ -31,9 +31,9 @@ from lakelog.server.controller.presence import Presence
 from lakelog.server.controller.relays import Relays
 from lakelog.server.controller.succession import Succession
 from lakelog.server.environment import Environment
+from lakelog.server.inter_broker.peer import Peer, PeerSeams
+from lakelog.server.inter_broker.watch import PeerWatch
 from lakelog.server.options import ServeOptions
-from lakelog.server.peers.peer import Peer, PeerSeams
-from lakelog.server.peers.watch import PeerWatch
 from lakelog.server.upkeep.shortages import Shortages
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class ControlPlane:
             tasks,
             options.config,
             DeclaredLevels(node_id, self.peer),
-            self.peers.contacts,
+            self.peers.reachable_brokers,
             self.peers.silence,
         )
         self.membership = Membership(node_id, self.metadata, self.link, self.controller, tasks)

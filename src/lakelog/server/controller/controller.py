@@ -17,6 +17,11 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.failing_task import FailingTask
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from lakelog.metadata.controller.alter_partition import (
+    AlteredIsr,
+    ProposedIsr,
+    plan_alter_partitions,
+)
 from lakelog.metadata.controller.brokers import (
     check_broker_epoch,
     is_noted,
@@ -36,7 +41,6 @@ from lakelog.metadata.controller.features import (
     check_supported,
     plan_update_features,
 )
-from lakelog.metadata.controller.in_sync import AlteredIsr, ProposedIsr, plan_alter_partitions
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.failover import Failure
 from lakelog.metadata.features import SupportedLevels
@@ -65,10 +69,10 @@ from lakelog.protocol.broker_registration import (
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.declared_levels import DeclaredLevels
-from lakelog.server.controller.promises import Promises
-from lakelog.server.peers.contacts import Contacts
-from lakelog.server.peers.deafness import NONE
-from lakelog.server.peers.silence import Silence
+from lakelog.server.controller.lease_grants import LeaseGrants
+from lakelog.server.inter_broker.deafness import NONE
+from lakelog.server.inter_broker.reachable_brokers import ReachableBrokers
+from lakelog.server.inter_broker.silence import Silence
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +98,7 @@ class Controller:
         config: of this broker. Its settings about elections become the cluster's, unless the
             cluster has such settings.
         declared: the feature levels of other brokers.
-        contacts: learns which brokers have sent heartbeats.
+        reachable_brokers: learns which brokers have sent heartbeats.
         silence: of other brokers, as this one sees it.
     """
 
@@ -106,10 +110,10 @@ class Controller:
         tasks: Tasks,
         config: BrokerConfig,
         declared: DeclaredLevels,
-        contacts: Contacts,
+        reachable_brokers: ReachableBrokers,
         silence: Silence,
     ) -> None:
-        self._contacts = contacts
+        self._reachable_brokers = reachable_brokers
         self._silence = silence
         self._term: ControllerTerm | None = None
         self._since_s = 0.0
@@ -123,7 +127,7 @@ class Controller:
         self._metadata = metadata
         self._tasks = tasks
         session_s = config.get_int("broker.session.timeout.ms") / 1000
-        self.promises = Promises(session_s, clock)
+        self.lease_grants = LeaseGrants(session_s, clock)
         self._session_s = session_s
         self._settled_s = _SETTLED * session_s
         self._fencing: Any = None
@@ -320,7 +324,7 @@ class Controller:
         # A broker that comes and goes would be a leader for a moment each time.
         if not self._silence.is_steady(broker_id):
             return
-        self._contacts.note(process)
+        self._reachable_brokers.note(process)
         await self._metadata.submit(lambda image: plan_unfence(image, broker_id, epoch))
         # If the process has died since the read of the store, the report of its death may have come
         # before this change, when the broker was still fenced.
@@ -341,7 +345,7 @@ class Controller:
 
     def note_end(self, broker_id: int) -> None:
         """Fence a broker whose process has ended, if the store counts it as dead, without delay."""
-        if self.promises.release(broker_id):
+        if self.lease_grants.release(broker_id):
             self._on_brokers()
 
     def _on_brokers(self) -> None:
@@ -379,7 +383,7 @@ class Controller:
         # election.
         is_controller = self._metadata.controller_id == self._node_id
         dead, silent = await self._lost() if is_controller else ({}, {})
-        due, next_s = self.promises.divide(dead | silent)
+        due, next_s = self.lease_grants.divide(dead | silent)
         if next_s is not None:
             self._look_again(next_s)
         await self._fence_now(due, reported_at, silent)

@@ -14,7 +14,7 @@ from lakelog.metadata.controller.features import undeclared
 from lakelog.metadata.features import SUPPORTED, UNDECLARED, SupportedLevels
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from lakelog.server.peers.peer import Peer
+from lakelog.server.inter_broker.peer import Peer
 
 _PATIENCE_S = 5.0
 

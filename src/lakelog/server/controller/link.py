@@ -24,8 +24,8 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.log import MetadataLog
 from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.controller.relays import ATTEMPT_S, Relays, unregistered
-from lakelog.server.peers.errors import PeerError, PeerUnsupportedError
-from lakelog.server.peers.peer import Peer
+from lakelog.server.inter_broker.errors import PeerError, PeerUnsupportedError
+from lakelog.server.inter_broker.peer import Peer
 from lakelog.server.requests.error_codes import codes_in
 from lakelog.wire.schema import Message
 

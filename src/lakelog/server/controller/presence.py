@@ -18,7 +18,7 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
 from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.controller.relays import Relays
-from lakelog.server.peers.silence import Silence
+from lakelog.server.inter_broker.silence import Silence
 
 logger = logging.getLogger(__name__)
 

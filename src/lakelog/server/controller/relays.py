@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.log import MetadataLog
 from lakelog.protocol.alter_partition import AlterPartitionRequest
-from lakelog.runtime.api import Tasks, settle
+from lakelog.runtime.api import Tasks, complete
 from lakelog.server.auth.principal import Principal, is_broker
-from lakelog.server.peers.errors import PeerError, PeerTimedOutError
-from lakelog.server.peers.peer import Peer
-from lakelog.server.peers.silence import Silence
+from lakelog.server.inter_broker.errors import PeerError, PeerTimedOutError
+from lakelog.server.inter_broker.peer import Peer
+from lakelog.server.inter_broker.silence import Silence
 from lakelog.wire.schema import Message
 
 ATTEMPT_S = 10.0
@@ -90,13 +90,13 @@ class Relays:
         unanswering = self._silence.unanswering()
         for over, wait in self._waits.items():
             if wait.node_id in unanswering:
-                settle(over)
+                complete(over)
 
     def note_term(self) -> None:
         """Give up requests to a former controller; a leader makes its proposal again."""
         for over, wait in self._waits.items():
             if wait.is_for_controller and wait.node_id != self._metadata.controller_id:
-                settle(over)
+                complete(over)
 
     # The sender
 

@@ -26,8 +26,8 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.store.api import ControllerTerm
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Clock, Tasks, pause
-from lakelog.server.peers.peer import Peer
-from lakelog.server.peers.silence import Silence
+from lakelog.server.inter_broker.peer import Peer
+from lakelog.server.inter_broker.silence import Silence
 
 logger = logging.getLogger(__name__)
 

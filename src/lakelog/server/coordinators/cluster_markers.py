@@ -56,9 +56,9 @@ class ClusterMarkers:
             )
             sent.append((leader_markers, sending))
         if own:
-            codes.update(zip(own, map(_unsettled, await self._local.write(own)), strict=True))
+            codes.update(zip(own, map(_retried, await self._local.write(own)), strict=True))
         for leader_markers, sending in sent:
-            codes.update(zip(leader_markers, map(_unsettled, await sending), strict=True))
+            codes.update(zip(leader_markers, map(_retried, await sending), strict=True))
         return [codes[marker] for marker in markers]
 
     async def _send(self, leader: int, markers: list[Marker]) -> list[ErrorCode]:
@@ -78,7 +78,7 @@ class ClusterMarkers:
         ]
 
 
-def _unsettled(code: ErrorCode) -> ErrorCode:
+def _retried(code: ErrorCode) -> ErrorCode:
     """Return a retriable code for a leader that does not know the partition yet."""
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _UNKNOWN else code
 

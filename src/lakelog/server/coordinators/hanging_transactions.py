@@ -1,6 +1,6 @@
 """Ends the transactions that hang when a broker starts: see `coordinator.transaction.hanging`.
 
-All decisions are made, and the markers appended, before the loop has another turn. So no request
+All decisions are made, and the markers appended, before the next loop iteration. So no request
 and no marker of a coordinator comes between them. A marker that cannot be appended, because the
 disk is full, is retried every second.
 """

@@ -25,8 +25,8 @@ from lakelog.coordinator.transaction.hanging import Verdict, end_marker, judge
 from lakelog.coordinator.transaction.state import OpenTransaction
 from lakelog.protocol.describe_transactions import TransactionState
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
-from lakelog.runtime.api import Tasks, pause, settle
+from lakelog.replica.partition_registry import PartitionRegistry
+from lakelog.runtime.api import Tasks, complete, pause
 from lakelog.server.coordinators.hanging_transactions import (
     log_ended,
     log_failed,
@@ -61,7 +61,7 @@ class HangingWatch:
 
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: PartitionRegistry,
         known_transactions: KnownTransactions,
         transactions: TransactionCoordinator,
         markers: LocalMarkers,
@@ -95,7 +95,7 @@ class HangingWatch:
         if self._running is None:
             self._running = self._tasks.spawn(self._run(), name="hanging transactions")
         elif self._over is not None:
-            settle(self._over)
+            complete(self._over)
 
     def close(self) -> None:
         """Watch nothing any more."""

@@ -2,8 +2,9 @@
 
 They must also know the same controller. A new one, whose election this broker has missed, does not
 get its heartbeats, and may soon elect another coordinator although all of them still agree. And
-they grant a lease: they do not fence this broker while their answers count (`controller.promises`).
-A broker of an older version grants none, so this one gets no full agreement.
+they grant a lease: they do not fence this broker while their answers count
+(`controller.lease_grants`). A broker of an older version grants none, so this one gets no full
+agreement.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from lakelog.server.peers.peer import Peer
+from lakelog.server.inter_broker.peer import Peer
 
 _TOPICS = (GROUP_TOPIC, TRANSACTION_TOPIC)
 _PATIENCE_S = 1.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.image import MetadataImage
-from lakelog.server.peers.peer import Peer
+from lakelog.server.inter_broker.peer import Peer
 from lakelog.wire.schema import Message
 
 _NO_LEADER = -1

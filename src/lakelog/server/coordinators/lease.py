@@ -11,9 +11,9 @@ and that runs, is fenced before its session ends.
 The metadata store confirms the image. While the store cannot be reached, the other brokers do, if
 all of them answer and know no later leader of a coordinator's partition: without its store, a
 cluster elects nothing, and its groups go on. If only this broker cannot reach the store, the others
-may elect soon, so their word counts for a shorter time, in which they do not fence this broker
-(`lakelog.server.controller.promises`). It ends at once when one of them knows a later leader. The
-clock runs during a stop of the process, and so does the lease.
+may elect soon, so their grants count for a shorter time, in which they do not fence this broker
+(`lakelog.server.controller.lease_grants`). It ends at once when one of them knows a later leader.
+The clock runs during a stop of the process, and so does the lease.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from lakelog.base.errors import KafkaError
 from lakelog.base.failing_task import FailingTask
 from lakelog.metadata.errors import MetadataError
 from lakelog.runtime.api import Clock, Tasks, pause
-from lakelog.server.controller.promises import WORD_PER_SESSION
+from lakelog.server.controller.lease_grants import GRANT_PER_SESSION
 from lakelog.server.coordinators.later_leaders import Agreement
-from lakelog.server.peers.silence import LEASE_PERCENT
+from lakelog.server.inter_broker.silence import LEASE_PERCENT
 
 logger = logging.getLogger(__name__)
 
@@ -138,4 +138,4 @@ class Lease:
         if answer is Agreement.DENIED:
             self.deny()
         agreed = answer is Agreement.FULL
-        return asked_s + self._session_s * WORD_PER_SESSION if agreed else asked_s
+        return asked_s + self._session_s * GRANT_PER_SESSION if agreed else asked_s

@@ -25,10 +25,9 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import PartitionRecord, Record, TopicRecord, TopicRemoved
 from lakelog.records.errors import CorruptRecord
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random, Tasks
-from lakelog.server.cluster.topics import Topics
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.hanging_transactions import end_hanging
 from lakelog.server.coordinators.hanging_watch import HangingWatch
@@ -42,7 +41,8 @@ from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.coordinators.producer_logs import ClusterProducerLogs
 from lakelog.server.coordinators.verification import ClusterVerification
 from lakelog.server.event_log.rate_limited import RefusedJoins
-from lakelog.server.peers.peer import Peer
+from lakelog.server.inter_broker.peer import Peer
+from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.wire.errors import WireError
 
@@ -87,7 +87,7 @@ class Coordinators:
         self,
         config: BrokerConfig,
         seams: Seams,
-        partitions: Partitions,
+        partitions: PartitionRegistry,
         purgatory: Purgatory,
         topics: Topics,
         producer_ids: ProducerIds,
@@ -212,8 +212,8 @@ class Coordinators:
         index = partition.index
         if not partition.serves:
             coordinator.unload_partition(index)
-        # Also if this broker led before: between two of its reigns another coordinator may have
-        # written.
+        # Also if this broker led before: between two of its leader epochs another coordinator may
+        # have written.
         elif coordinator.leader_epoch(index) != partition.leader_epoch:
             coordinator.unload_partition(index)
             self._load_soon(partition)

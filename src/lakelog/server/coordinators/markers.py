@@ -14,7 +14,7 @@ from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.coordinator.transaction.markers import Marker
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.appends.acknowledgement import Appended, committed
@@ -40,7 +40,7 @@ class LocalMarkers:
         self,
         timeout_s: float,
         groups: GroupCoordinator,
-        partitions: Partitions,
+        partitions: PartitionRegistry,
         purgatory: Purgatory,
         clock: Clock,
         tasks: Tasks,

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
 from lakelog.replica.role import NotLeaderError
 from lakelog.runtime.api import Clock, Tasks
@@ -39,12 +39,12 @@ class _Loadable(NamedTuple):
 
     @property
     def commit_offset(self) -> None:
-        """Not the high watermark alone settles it."""
+        """Not the high watermark alone decides it."""
         return
 
     @property
-    def is_settled(self) -> bool:
-        return self.appended.is_settled or self.partition.watermark.is_short
+    def is_complete(self) -> bool:
+        return self.appended.is_complete or self.partition.watermark.is_short
 
     def check(self) -> None:
         """Raise as `Appended.check`, unless too few replicas are in sync."""
@@ -60,7 +60,7 @@ class LocalPartitionLogs:
         self,
         topic: str,
         timeout_s: float,
-        partitions: Partitions,
+        partitions: PartitionRegistry,
         purgatory: Purgatory,
         clock: Clock,
         tasks: Tasks,
@@ -84,7 +84,8 @@ class LocalPartitionLogs:
     def open(self, partition: int, leader_epoch: int) -> LocalPartitionLog:
         """Return the log of a partition.
 
-        Raises `KafkaError` as `Partitions.leader`, `NotLeaderError` in another leader epoch too.
+        Raises `KafkaError` as `PartitionRegistry.leader`, `NotLeaderError` in another leader epoch
+        too.
         """
         log = LocalPartitionLog(
             self._partitions.leader(self._topic, partition),

@@ -12,7 +12,7 @@ from lakelog.protocol.describe_producers import (
     DescribeProducersResponse,
     TopicRequest,
 )
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.api import Tasks
 from lakelog.server.coordinators.leaders import PartitionLeaders
 
@@ -23,7 +23,9 @@ class ClusterProducerLogs:
     Only this broker's own metadata image states that a topic is deleted, as for markers.
     """
 
-    def __init__(self, leaders: PartitionLeaders, partitions: Partitions, tasks: Tasks) -> None:
+    def __init__(
+        self, leaders: PartitionLeaders, partitions: PartitionRegistry, tasks: Tasks
+    ) -> None:
         self._leaders = leaders
         self._partitions = partitions
         self._tasks = tasks

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.requests import settle
+from lakelog.coordinator.requests import complete
 from lakelog.coordinator.transaction.state import TopicPartition
 from lakelog.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -67,14 +67,14 @@ class VerificationQueue:
                 request = AddPartitionsToTxnRequest(
                     transactions=[transaction for transaction, _ in batch]
                 )
-                _settle(batch, _results(await self._ask(request)))
+                _complete(batch, _results(await self._ask(request)))
                 batch = []
         except KafkaError:
             pass
         finally:
             # A broker that does not answer in time must not keep the waiting transactions, one
             # request after the other, for as long again.
-            _settle(batch + self._waiting, {})
+            _complete(batch + self._waiting, {})
             self._waiting = []
             self._sending = None
 
@@ -92,11 +92,11 @@ class VerificationQueue:
         return list(batch.values())
 
 
-def _settle(batch: list[_Waiting], results: Mapping[str, Codes]) -> None:
+def _complete(batch: list[_Waiting], results: Mapping[str, Codes]) -> None:
     for transaction, future in batch:
         codes = results.get(transaction.transactional_id, {})
         missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        settle(
+        complete(
             future,
             {
                 (topic.name, index): codes.get((topic.name, index), missing)

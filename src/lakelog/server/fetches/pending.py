@@ -151,7 +151,7 @@ class PendingFetch:
         elif answers:
             self._reply.send(reads)
         if not needed and session is not None and session.news is not None:
-            self._settle(reads, session.news)
+            self._complete(reads, session.news)
         return bool(checks or answers)
 
     def _read(self) -> list[PartitionRead]:
@@ -192,7 +192,7 @@ class PendingFetch:
         )
         return target, partition, result
 
-    def _settle(self, reads: list[PartitionRead], news: SessionNews) -> None:
+    def _complete(self, reads: list[PartitionRead], news: SessionNews) -> None:
         """Read the idle partitions of a large session only after their next event.
 
         The next event on any other partition tries this fetch as well, if it waits.
@@ -209,7 +209,7 @@ class PendingFetch:
             follower = None
             if self._follower is not None:
                 follower = partition.followers.get(self._follower.node_id)
-            news.settle(topic_partition, partition.key, follower)
+            news.conclude(topic_partition, partition.key, follower)
 
     def _is_idle(self, partition: Partition, target: FetchTarget) -> bool:
         """Return whether a read finds nothing that the client does not know."""

@@ -13,9 +13,9 @@ import re
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.responses import finalized_features, supported_features
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
+from lakelog.server.topics.responses import finalized_features, supported_features
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3

@@ -19,7 +19,7 @@ async def handle(
         return BrokerHeartbeatResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.want_lease:
         is_denied = broker.silence.deafness.is_denied(request.broker_id)
-        granted = not is_denied and broker.controller.promises.give(request.broker_id)
+        granted = not is_denied and broker.controller.lease_grants.give(request.broker_id)
         return BrokerHeartbeatResponse(is_lease_granted=granted)
     if broker.relays.has_to_send_on(request):
         return await broker.relays.send_on(request, BrokerHeartbeatResponse)

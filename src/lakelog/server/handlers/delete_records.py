@@ -24,11 +24,11 @@ from lakelog.protocol.delete_records import (
     DeleteRecordsTopicResult,
 )
 from lakelog.replica.partition import Partition
-from lakelog.server.appends.deletion import Deletion, beginning, settled
+from lakelog.server.appends.deletion import Deletion, beginning, completed
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
+from lakelog.server.topics.topics import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ async def _begun(broker: Broker, request: DeleteRecordsRequest, deadline: float)
         for partition, offset in ends
         if partition is not None and not _is_committed(partition, offset)
     ]
-    await settled(waits, broker.purgatory, broker.clock, deadline)
+    await completed(waits, broker.purgatory, broker.clock, deadline)
 
 
 def _is_committed(partition: Partition, offset: int) -> bool:
@@ -133,7 +133,7 @@ async def _replicated(
         and (partition := broker.partitions.get(topic.name, result.partition_index)) is not None
     ]
     waits = [deletion for _, deletion in deletions]
-    await settled(waits, broker.purgatory, broker.clock, deadline)
+    await completed(waits, broker.purgatory, broker.clock, deadline)
     for result, deletion in deletions:
         try:
             deletion.check()

@@ -18,10 +18,10 @@ from lakelog.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.availability import Availability
-from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
+from lakelog.server.topics.availability import Availability
+from lakelog.server.topics.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 
 
 def handle(
@@ -32,11 +32,11 @@ def handle(
     if start.partition_index < 0 or (request.cursor and asked and start.topic_name not in asked):
         return _refused(request, ErrorCode.INVALID_REQUEST)
     limit = broker.config.get_int("max.request.partition.size.limit")
-    room = max(min(limit, request.response_partition_limit), 1)
+    capacity = max(min(limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse()
     availability = Availability.of(broker.node_id, broker.image, broker.partitions)
     for name in _names(broker, asked, start):
-        if not room:
+        if not capacity:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         first = start.partition_index if name == start.topic_name else 0
@@ -44,9 +44,9 @@ def handle(
         if topic is None:
             response.topics.append(_missing(name))
             continue
-        last = min(first + room, len(topic))
+        last = min(first + capacity, len(topic))
         response.topics.append(_described(topic, range(first, last), availability))
-        room -= max(last - first, 0)
+        capacity -= max(last - first, 0)
         if last < len(topic):
             response.next_cursor = Cursor(topic_name=name, partition_index=last)
             break

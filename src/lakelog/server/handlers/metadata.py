@@ -22,10 +22,10 @@ from lakelog.protocol.metadata import (
     MetadataResponseTopic,
 )
 from lakelog.server.broker import Broker, Node
-from lakelog.server.cluster.availability import Availability
-from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
+from lakelog.server.topics.availability import Availability
+from lakelog.server.topics.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bits of Kafka's AclOperation codes; without an authorizer everything is allowed."""
@@ -45,8 +45,8 @@ def handle(
         # An earlier version takes this answer for a lease only if it names the controller. Leases
         # are granted by BrokerHeartbeat.
         return MetadataResponse(controller_id=_NO_CONTROLLER)
-    if broker.losses:
-        return _after_losses(broker, context, request)
+    if broker.failed_brokers:
+        return _after_failures(broker, context, request)
     if _asks_for_all(request, context.version):
         return _answer_all(broker, context, request)
     references = _references(request)
@@ -65,9 +65,9 @@ def _asks_for_all(request: MetadataRequest, version: int) -> bool:
 
 
 def _nodes(broker: Broker, context: Context) -> list[Node]:
-    """Return the brokers that serve, and the newly fenced ones, see `losses.py`."""
+    """Return the brokers that serve, and the newly fenced ones, see `failed_brokers.py`."""
     nodes, fenced = broker.nodes_for(context.connection), broker.fenced_nodes_for
-    listed = broker.losses.is_listed
+    listed = broker.failed_brokers.is_listed
     return nodes + [node for node in fenced(context.connection) if listed(node.node_id)]
 
 
@@ -80,11 +80,11 @@ def _every_topic(broker: Broker) -> list[_Reference]:
     return [(name, ZERO_UUID) for name in sorted(broker.image.topic_ids)]
 
 
-async def _after_losses(
+async def _after_failures(
     broker: Broker, context: Context, request: MetadataRequest
 ) -> MetadataResponse:
-    """Wait until lost leaders have successors, see `losses.py`."""
-    await broker.losses.settle()
+    """Wait until lost leaders have successors, see `failed_brokers.py`."""
+    await broker.failed_brokers.wait()
     if _asks_for_all(request, context.version):
         return _response(broker, context, request, _every_topic(broker), {})
     references = _references(request)

@@ -33,7 +33,7 @@ from lakelog.server.appends.transaction_verification import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.repeats.produce import learn
+from lakelog.server.fast_path.produce import cache_request
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
 from lakelog.server.upkeep.stored_checks import NeededCheck
@@ -86,7 +86,7 @@ API = ServedApi(
     done="acks 0, 1 and all; idempotent and transactional producers; errors per record.",
     missing="Versions 0 to 2 are advertised for old librdkafka but close the connection.",
     in_place=True,
-    learn=learn,
+    cache_request=cache_request,
     refuse=refuse,
     counts_errors=True,
     advertised="0-13",
@@ -247,7 +247,7 @@ class _Appends:
         # Without `acks=all` the leader's finished write suffices.
         by_leader = self._request.acks != ACKS_ALL
         wait = Appended(partition, appended.last_offset + 1, partition.leader_epoch, by_leader)
-        if not by_leader or not wait.is_settled:
+        if not by_leader or not wait.is_complete:
             self._waiting.append((wait, result))
 
     def _keep_slow(self) -> None:
@@ -350,7 +350,7 @@ class _Appends:
         """Reply when all appends are committed, or at the deadline with errors for the others."""
         broker, context = self._broker, self._context
 
-        def settle() -> None:
+        def complete() -> None:
             for appended, result in self._waiting:
                 try:
                     appended.check()
@@ -363,7 +363,7 @@ class _Appends:
 
         changes = [appended for appended, _ in self._waiting]
         deadline = broker.clock.monotonic() + max(self._request.timeout_ms, 0) / 1000
-        reply_when_settled(context, changes, settle, broker.purgatory, deadline)
+        reply_when_settled(context, changes, complete, broker.purgatory, deadline)
 
     def _name_leaders(self, response: ProduceResponse) -> None:
         leaders = (

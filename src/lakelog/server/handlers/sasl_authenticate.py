@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from lakelog.server.auth.authentication import State
+from lakelog.server.auth.authentication import AuthenticationState
 from lakelog.server.auth.principal import broker_principal
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
@@ -20,7 +20,7 @@ async def handle(
     """Answer a token. A wrong one has SASL_AUTHENTICATION_FAILED."""
     authentication = context.connection.session.authentication
     check = authentication.broker_check
-    if authentication.state is not State.AUTHENTICATING:
+    if authentication.state is not AuthenticationState.AUTHENTICATING:
         return SaslAuthenticateResponse(
             error_code=ErrorCode.ILLEGAL_SASL_STATE,
             error_message="SaslAuthenticate must follow a successful SaslHandshake",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from lakelog.server.auth.authentication import State
+from lakelog.server.auth.authentication import AuthenticationState
 from lakelog.server.auth.broker_proof import MECHANISM, NONCE_BYTES, Process, ProofCheck
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
@@ -24,7 +24,7 @@ def handle(
     is_for_brokers = (
         request.mechanism == MECHANISM
         and context.version >= _TOKENS_IN_REQUESTS_SINCE
-        and authentication.state is State.NOT_REQUIRED
+        and authentication.state is AuthenticationState.NOT_REQUIRED
     )
     if not is_for_brokers:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

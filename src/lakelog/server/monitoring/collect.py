@@ -1,6 +1,6 @@
 """Reads the counts of a broker's parts and names them as in `families`.
 
-Each function yields lines. A few thousand take milliseconds, so the caller gives the loop a turn
+Each function yields lines. A few thousand take milliseconds, so the caller yields to the loop
 now and then; everything that may change meanwhile is copied first.
 """
 
@@ -17,12 +17,12 @@ from lakelog.metrics.exposition import Sample, exposed, exposed_durations
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.availability import Availability
+from lakelog.server.inter_broker.watch import PeerWatch, Reach
 from lakelog.server.monitoring.families import OVERVIEW
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
-from lakelog.server.peers.watch import PeerWatch, Reach
 from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.topics.availability import Availability
 from lakelog.server.upkeep.cleaner import Cleaner
 from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE
 

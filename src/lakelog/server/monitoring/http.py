@@ -87,7 +87,7 @@ class HttpServer:
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._serving) >= CONNECTIONS_MAX and not self._make_room():
+        if len(self._serving) >= CONNECTIONS_MAX and not self._free_capacity():
             writer.transport.abort()
             return
         self._serving.add(task)
@@ -106,7 +106,7 @@ class HttpServer:
             self._receiving.pop(task, None)
             writer.close()
 
-    def _make_room(self) -> bool:
+    def _free_capacity(self) -> bool:
         """Evict the connection with the oldest incomplete request, if any."""
         for task in self._receiving:
             del self._receiving[task]

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 
 _POINTS_MAX = 60
 _POINTS_APART_S = 5.0
@@ -65,7 +65,7 @@ class LagClock:
         self._points: dict[tuple[bytes, int], deque[_Point]] = {}
 
     def lags(
-        self, standings: Iterable[Standing], partitions: Partitions, now: float
+        self, standings: Iterable[Standing], partitions: PartitionRegistry, now: float
     ) -> Iterable[Lag]:
         """Yield the lag of every partition with a committed offset.
 

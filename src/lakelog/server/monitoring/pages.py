@@ -174,7 +174,7 @@ class RequestTail:
         self._woken.set()
 
 
-_LINES_PER_TURN = 500
+_LINES_PER_ITERATION = 500
 """About a millisecond of work."""
 
 
@@ -259,11 +259,11 @@ class Pages:
 
 
 async def _text(lines: Iterator[str]) -> bytes:
-    """Join the lines; the loop has a turn after every few hundred."""
+    """Join the lines; the loop runs after every few hundred."""
     parts: list[str] = []
     for number, line in enumerate(lines, 1):
         parts.append(line)
-        if number % _LINES_PER_TURN == 0:
+        if number % _LINES_PER_ITERATION == 0:
             await asyncio.sleep(0)
     return "\n".join([*parts, ""]).encode()
 

@@ -1,5 +1,6 @@
 """Copies the partitions that this broker follows from their leaders.
 
 Start with `leader_session.py`: the requests to one leader and the meaning of its responses, without
-I/O. `fetcher.py` sends these requests, and `replication.py` has one fetcher for each leader.
+I/O. `replica_fetcher.py` sends these requests, and `replica_fetcher_manager.py` has one fetcher for
+each leader.
 """

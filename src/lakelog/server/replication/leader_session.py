@@ -184,7 +184,7 @@ class LeaderSession:
         self._session_id = response.session_id
         # Epoch 0 would begin a new session, so the number after the greatest is 1 (KIP-227).
         self._epoch = self._epoch % _EPOCH_MAX + 1
-        # The leader has no room for the session: each request is a full one until it has.
+        # The leader has no capacity for the session: each request is a full one until it has.
         if not response.session_id:
             self.lose_session()
         for topic in response.responses:

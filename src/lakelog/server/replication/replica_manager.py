@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
-from lakelog.server.cluster.durable_topics import DurableTopics
-from lakelog.server.cluster.replicas import Replicas
 from lakelog.server.controller.control_plane import ControlPlane
 from lakelog.server.data_folder import DataFolder
 from lakelog.server.environment import Environment
 from lakelog.server.options import ServeOptions
-from lakelog.server.replication.fetcher import Fetcher
-from lakelog.server.replication.in_sync import InSyncReplicas
-from lakelog.server.replication.replication import Replication
+from lakelog.server.replication.isr_manager import IsrManager
+from lakelog.server.replication.replica_fetcher import ReplicaFetcher
+from lakelog.server.replication.replica_fetcher_manager import ReplicaFetcherManager
 from lakelog.server.replication.role_changes import RoleChanges
+from lakelog.server.topics.durable_topics import DurableTopics
+from lakelog.server.topics.log_manager import LogManager
 from lakelog.server.upkeep.stored_checks import StoredChecks
 
 
@@ -30,7 +30,7 @@ class ReplicaEvents:
     flush_soon: called with a partition that has records to flush, see `Partition`.
     checkpointed: waits until the checkpoint files are up to date.
     role_changed: called with each new partition, and when the role of one changes or ends.
-    revoke: called when a partition has another epoch or settings, or fails, see `Gate`.
+    revoke: called when a partition has another epoch or settings, or fails, see `Admission`.
     """
 
     config: Callable[[], BrokerConfig]
@@ -61,9 +61,9 @@ class ReplicaManager:
         self._checks = checks
         self._role_changed = events.role_changed
         self.role_changes = RoleChanges()
-        self.partitions = Partitions(control.role_elsewhere)
-        self._copying = Replication(self._make_fetcher)
-        self.in_sync = InSyncReplicas(
+        self.partitions = PartitionRegistry(control.role_elsewhere)
+        self._fetchers = ReplicaFetcherManager(self._make_fetcher)
+        self.isr_manager = IsrManager(
             options.node_id,
             lambda: control.image,
             lambda request: control.link.ask_once(
@@ -82,7 +82,7 @@ class ReplicaManager:
         self.durable = DurableTopics(
             control.metadata.incarnation_id, folder.directory.durable_mark, self.partitions, tasks
         )
-        self.logs = Replicas(
+        self.logs = LogManager(
             options.node_id,
             folder.directory,
             self.partitions,
@@ -101,9 +101,9 @@ class ReplicaManager:
             control.membership.note_failed,
         )
 
-    def _make_fetcher(self, leader_id: int) -> Fetcher:
+    def _make_fetcher(self, leader_id: int) -> ReplicaFetcher:
         node_id, control = self._options.node_id, self._control
-        return Fetcher(
+        return ReplicaFetcher(
             node_id,
             leader_id,
             lambda: control.peers.leaders.get(leader_id),
@@ -115,17 +115,17 @@ class ReplicaManager:
         )
 
     def _on_role_changed(self, partition: Partition) -> None:
-        self._copying.note_role(partition)
-        self.in_sync.note_role(partition)
+        self._fetchers.note_role(partition)
+        self.isr_manager.note_role(partition)
         self.role_changes.note_role(partition)
         self._role_changed(partition)
 
     def serve(self) -> None:
         """Change the ISR of led partitions from now on, in a cluster."""
         if self._options.is_clustered:
-            self.in_sync.start()
+            self.isr_manager.start()
 
-    def stop_copying(self) -> None:
+    def stop_fetching(self) -> None:
         """Change no ISR and copy nothing from now on; partitions keep their roles."""
-        self.in_sync.stop()
-        self._copying.stop()
+        self.isr_manager.stop()
+        self._fetchers.stop()

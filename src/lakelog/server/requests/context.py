@@ -64,7 +64,7 @@ class Context(Reply):
         self.waiting_bytes = 0
         """Bytes that the share of waiting requests counts for this one (`WaitingRequests`)."""
         self.was_rejected = False
-        """Whether the handler rejected a part of the request. The connection does not learn it: a
+        """Whether the handler rejected a part of the request. The connection does not cache it: a
         repetition would skip the check that rejected it."""
         self.throttle_ms = 0
         """Time in ms for which the connection is muted after this request (KIP-219)."""

@@ -17,14 +17,22 @@ from typing import Any
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api
 from lakelog.runtime.api import File, Tasks
+from lakelog.server.connections.cached_request import ANSWERED, WAITING, CachedRequest
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
-from lakelog.server.connections.repeat import ANSWERED, WAITING, Repeat
 from lakelog.server.connections.reply import Reply
+from lakelog.server.connections.request_budget import UNIT_S
 from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.connections.request_turns import UNIT_S
+from lakelog.server.requests.admission import (
+    Admission,
+    Admitted,
+    Close,
+    Metered,
+    RefusedRequest,
+    Verdict,
+    refuse,
+)
 from lakelog.server.requests.context import DEFERRED, Context
-from lakelog.server.requests.gate import Admitted, Close, Gate, Metered, Refused, Verdict, refuse
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.waiting import WaitingRequests
 from lakelog.wire.codec import decode_prefix
@@ -41,7 +49,7 @@ _KEY_AND_VERSION = Struct(">hh")
 
 
 Handler = Callable[[Context, Any], Any]
-Learner = Callable[[Repeat | None, Context, Any], Repeat | None]
+RequestCacher = Callable[[CachedRequest | None, Context, Any], CachedRequest | None]
 Refuser = Callable[[Context, Any, ErrorCode], Any]
 
 
@@ -56,18 +64,18 @@ class Route:
         versions: the served versions; by default all that the protocol declares.
         in_place: the handler is done with the request's buffers when it returns, so the request
             is decoded as views of the receive buffer; otherwise from a copy.
-        learn: returns the connection's learned request (a `Repeat`), given the previous one and the
-            request that was just handled; None if it cannot be learned.
-        refuse: answers a request that the gate refuses, like a handler; see `gate`.
+        cache_request: returns the connection's cached request (a `CachedRequest`), given the
+            previous one and the request that was just handled; None if it cannot be cached.
+        refuse: answers a request that admission control refuses, like a handler; see `admission`.
         counts_errors: whether the handler adds the errors of its responses to `RequestMetrics`.
     """
 
     __slots__ = (
         "api",
+        "cache_request",
         "counts_errors",
         "handler",
         "in_place",
-        "learn",
         "max_version",
         "min_version",
         "note",
@@ -81,7 +89,7 @@ class Route:
         *,
         versions: Versions | None = None,
         in_place: bool = False,
-        learn: Learner | None = None,
+        cache_request: RequestCacher | None = None,
         refuse: Refuser = refuse,
         counts_errors: bool = False,
     ) -> None:
@@ -89,7 +97,7 @@ class Route:
         self.note: Callable[[float], None] = _note_nowhere
         self.handler = handler
         self.in_place = in_place
-        self.learn = learn
+        self.cache_request = cache_request
         self.refuse = refuse
         self.counts_errors = counts_errors
         served = versions or api.versions
@@ -98,7 +106,7 @@ class Route:
 
 
 _Received = tuple[Route, Context, Message, Verdict]
-"""A decoded request, and the verdict of the gate on it."""
+"""A decoded request, and the verdict of admission control on it."""
 
 
 class Dispatcher:
@@ -111,7 +119,7 @@ class Dispatcher:
         connections: ConnectionRegistry,
         tasks: Tasks,
         requests: RequestMetrics,
-        gate: Gate,
+        admission: Admission,
         note_unreadable: Callable[[File, OSError], object],
     ) -> None:
         """note_unreadable: called with a file that could not be read for a response."""
@@ -121,7 +129,7 @@ class Dispatcher:
             route.note = requests.durations(route.api).note
         self._unsupported_api_versions = unsupported_api_versions
         self._requests = requests
-        self._gate = gate
+        self._admission = admission
         self._tasks = tasks
         self.connections = connections
         self._closings = connections.closings
@@ -160,34 +168,34 @@ class Dispatcher:
     def on_request(
         self, connection: Connection, view: memoryview, start: int, end: int, most: int
     ) -> tuple[int, int]:
-        """Answer the request by the learned one, or decode it and run its handler.
+        """Answer the request from the cached one, or decode it and run its handler.
 
-        Raises `ProtocolViolation` if no route serves the API in this version, if the gate closes
-        the connection, for a malformed request, and for a bug of a handler, which is logged.
+        Raises `ProtocolViolation` if no route serves the API in this version, if admission control
+        closes the connection, for a malformed request, and for a bug of a handler, which is logged.
         """
         requests = self._requests
         begin = connection.last_active = requests.monotonic()
-        if connection.admitted != self._gate.generation:
-            self._gate.renew(connection)
-        repeat = connection.repeat
-        if repeat is not None:
+        if connection.admitted != self._admission.generation:
+            self._admission.renew(connection)
+        cached_request = connection.cached_request
+        if cached_request is not None:
             try:
                 # While all requests are watched, each is answered by itself: a run of requests
                 # would be one note.
                 if requests.noteworthy_s <= 0:
                     most = 1
-                outcome, count, following = repeat.answer(view, start, end, most)
+                outcome, count, following = cached_request.answer(view, start, end, most)
             except Exception as error:
-                raise self._bug(repeat.api, connection, error) from error
+                raise self._bug(cached_request.api, connection, error) from error
             if outcome is ANSWERED:
                 took = requests.monotonic() - begin
-                repeat.note(took)
+                cached_request.note(took)
                 if count > 1:
                     for _ in range(count - 1):
-                        repeat.note(took)
+                        cached_request.note(took)
                 if took > requests.noteworthy_s:
                     peer, size = connection.session.peer_name, following - start
-                    requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
+                    requests.on_noteworthy(cached_request.api, cached_request.key, peer, took, size)
                 return count, following
             if outcome is WAITING:
                 return count, following
@@ -206,7 +214,7 @@ class Dispatcher:
         took = requests.monotonic() - begin
         # The size of a request does not show its cost: a Fetch may name thousands of partitions.
         if took > UNIT_S:
-            self.connections.turns.left -= int(took / UNIT_S)
+            self.connections.iterations.left -= int(took / UNIT_S)
         if context.parts is None:
             context.begun, context.size_bytes = begin, size
             self.waiting.add(context, request)
@@ -215,17 +223,21 @@ class Dispatcher:
             if took > requests.noteworthy_s:
                 peer = connection.session.peer_name
                 requests.on_noteworthy(route.api, context, peer, took, size)
-        # A metered request is never learned, because each repetition must be charged. A request
-        # that the gate or its handler refused must be refused each time.
-        if route.learn is not None and isinstance(verdict, Admitted) and not context.was_rejected:
-            self._learn(route.learn, context, request)
+        # A metered request is never cached, because each repetition must be charged. A request
+        # that admission control or its handler refused must be refused each time.
+        if (
+            route.cache_request is not None
+            and isinstance(verdict, Admitted)
+            and not context.was_rejected
+        ):
+            self._cache_request(route.cache_request, context, request)
 
     def _handle(self, connection: Connection, view: memoryview, start: int, end: int) -> _Received:
         """Decode a request, run its handler, and reply unless the handler does that later."""
         route, context, request, verdict = received = self._receive(connection, view, start, end)
         connection.expect(context)
         try:
-            if isinstance(verdict, Refused):
+            if isinstance(verdict, RefusedRequest):
                 response = route.refuse(context, request, verdict.code)
             else:
                 if isinstance(verdict, Metered) and verdict.throttle_ms:
@@ -247,18 +259,19 @@ class Dispatcher:
         return received
 
     def _receive(self, connection: Connection, view: memoryview, start: int, end: int) -> _Received:
-        """Decode a request, and have the gate decide about it."""
+        """Decode a request, and have admission control decide about it."""
         key, version = _KEY_AND_VERSION.unpack_from(view, start)
         route = self._route(key, version)
         try:
             context, body = _read_header(route.api, version, connection, view, start, end)
-            verdict = self._gate.admit(context, end - start)
+            verdict = self._admission.admit(context, end - start)
             if isinstance(verdict, Close):
                 raise ProtocolViolation(verdict.reason)
             if not route.min_version <= version <= route.max_version:
                 return self._unknown_api_versions(route, context, verdict)
             if not route.in_place:
-                # The handler may keep fields beyond this turn; the receive buffer is used again.
+                # The handler may keep fields beyond this loop iteration; the receive buffer is used
+                # again.
                 view, body, end = memoryview(bytes(view[body:end])), 0, end - body
             # Bytes after the message are ignored, as in Apache Kafka: librdkafka 2.16 sends three
             # of them after a Metadata request for all topics.
@@ -283,12 +296,14 @@ class Dispatcher:
             )
         return route
 
-    def _learn(self, learn: Learner, context: Context, request: Message) -> None:
+    def _cache_request(
+        self, cache_request: RequestCacher, context: Context, request: Message
+    ) -> None:
         connection = context.connection
         if connection.closed:
             return
         try:
-            connection.repeat = learn(connection.repeat, context, request)
+            connection.cached_request = cache_request(connection.cached_request, context, request)
         except Exception as error:
             raise self._bug(context.api, connection, error) from error
 

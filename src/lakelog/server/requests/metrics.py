@@ -18,7 +18,7 @@ from lakelog.metrics.durations import Durations
 from lakelog.protocol.api import Api
 from lakelog.protocol.registry import APIS
 from lakelog.runtime.api import Clock
-from lakelog.server.connections.repeat import RequestHeader
+from lakelog.server.connections.cached_request import RequestHeader
 from lakelog.server.event_log.rate_limited import LogWindow, left_out_text, one_line
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.error_codes import codes_in

@@ -3,7 +3,7 @@
 The objects of a decoded request may take eighty times its bytes (an assignment of a SyncGroup is
 three bytes on the wire and 241 in memory). A request that waits, for records, for other members or
 for the log, keeps them. Its memory is estimated by its size and its array elements. Records of a
-waiting Produce request are counted as received (`RequestMemory.holding`), not here. A learned Fetch
+waiting Produce request are counted as received (`RequestMemory.holding`), not here. A cached Fetch
 that waits is not counted: it is never decoded, and a connection has at most one.
 """
 

@@ -19,7 +19,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.events import event
 from lakelog.base.shortage import is_shortage
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.api import Child, Clock, Processes, Tasks, Timer
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.compaction.job import (
@@ -84,7 +84,7 @@ class Cleaner:
 
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: PartitionRegistry,
         directory: LogDirectory,
         config: Callable[[], BrokerConfig],
         clock: Clock,
@@ -210,7 +210,7 @@ class Cleaner:
         # lack of space worse.
         due = (
             []
-            if self._directory.gate.is_shut
+            if self._directory.space_guard.rejects_writes
             else [candidate for candidate in candidates if candidate[1].is_due]
         )
         chosen = max(due, key=lambda entry: entry[1].ratio, default=None)

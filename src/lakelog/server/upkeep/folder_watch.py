@@ -17,7 +17,7 @@ from lakelog.server.upkeep.shortages import Shortages
 
 logger = logging.getLogger(__name__)
 
-_TURN_S = 1.0
+_PERIOD_S = 1.0
 _TRIAL_S = 5.0
 _CALM_S = 10.0
 """How long a disk must have space before the broker counts as writable again.
@@ -62,7 +62,7 @@ class FolderWatch:
             self._task.failed(bug)
         else:
             self._task.succeeded()
-        self._timer = self._tasks.call_later(_TURN_S, self.start)
+        self._timer = self._tasks.call_later(_PERIOD_S, self.start)
 
     def stop(self) -> None:
         """Report nothing any more."""

@@ -17,9 +17,9 @@ from pathlib import Path
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
-from lakelog.base.shortage import OutOfRoomError, is_shortage, lacks_descriptors
+from lakelog.base.shortage import OutOfCapacityError, is_shortage, lacks_descriptors
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
 from lakelog.server.upkeep.cleaner import Cleaner
 from lakelog.server.upkeep.held import HeldRecords
@@ -40,8 +40,8 @@ _RETENTION_FULL_S = 5.0
 """Seconds between two runs of retention while the disk is full."""
 _PURGE_S = 5.0
 _RESERVE_S = 30.0
-_PARTITIONS_PER_TURN = 256
-"""Partitions in one turn of the loop: a millisecond or two of work."""
+_PARTITIONS_PER_ITERATION = 256
+"""Partitions in one iteration of the loop: a millisecond or two of work."""
 
 
 class Maintenance:
@@ -55,7 +55,7 @@ class Maintenance:
 
     def __init__(
         self,
-        partitions: Partitions,
+        partitions: PartitionRegistry,
         directory: LogDirectory,
         sweep: Callable[[], None],
         config: Callable[[], BrokerConfig],
@@ -133,7 +133,8 @@ class Maintenance:
             await asyncio.wait(self._under_way)
 
     def flush_soon(self, partition: Partition) -> None:
-        """Flush the log after this turn of the loop, together with later appends of the turn."""
+        """Flush the log after this iteration of the loop, together with later appends of the loop
+        iteration."""
         if not self._to_flush:
             self._tasks.call_soon(self._flush_wanted)
         self._to_flush[partition] = None
@@ -299,18 +300,18 @@ class Maintenance:
             self._checkpoint()
 
     def _for_each(self, chore: Callable[[Partition], None]) -> None:
-        """Call `chore` for all partitions; the loop has a turn after every few hundred."""
+        """Call `chore` for all partitions; the loop runs after every few hundred."""
         self._go_on_with(iter(list(self._partitions)), chore)
 
     def _go_on_with(self, left: Iterator[Partition], chore: Callable[[Partition], None]) -> None:
         if self._stopped:
             return
-        some = list(islice(left, _PARTITIONS_PER_TURN))
+        some = list(islice(left, _PARTITIONS_PER_ITERATION))
         for partition in some:
             # A partition may have failed or been deleted since the list was made.
             if partition.is_online:
                 chore(partition)
-        if len(some) == _PARTITIONS_PER_TURN:
+        if len(some) == _PARTITIONS_PER_ITERATION:
             self._tasks.call_soon(self._go_on_with, left, chore)
 
     def _retention_s(self) -> float:
@@ -337,7 +338,7 @@ class Maintenance:
         except NotReady as first:
             self._checks.run([(partition, first.job)], partial(self._retain_again, partition))
             return
-        except OutOfRoomError:  # the shortage is logged already
+        except OutOfCapacityError:  # the shortage is logged already
             if not self._wants_reserve:
                 self._wants_reserve = True
                 self._tasks.spawn(self._retain_from_reserve(), name="retain from reserve")

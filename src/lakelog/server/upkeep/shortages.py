@@ -29,7 +29,7 @@ from lakelog.base.shortage import (
 )
 from lakelog.runtime.api import Disk, Tasks, Timer
 from lakelog.storage.files import remove_if_exists
-from lakelog.storage.folder.reserve import ROOM_BYTES, SpaceReserve
+from lakelog.storage.folder.reserve import HEADROOM_BYTES, SpaceReserve
 from lakelog.storage.names import PROBE
 
 logger = logging.getLogger(__name__)
@@ -198,8 +198,8 @@ class Shortages:
         if self._reserve.is_spent:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._reasons.get(SPACE, "full disk"))
 
-    def check_room(self, partitions: int = 0) -> None:
-        """Check that the disk has room for `partitions` new partitions, 16 KiB each.
+    def check_capacity(self, partitions: int = 0) -> None:
+        """Check that the disk has capacity for `partitions` new partitions, 16 KiB each.
 
         Raises `KafkaError` (KAFKA_STORAGE_ERROR) during any shortage, and without that space.
         """
@@ -231,15 +231,15 @@ class Shortages:
         """Renew a spent reserve; write and remove a file. Raises `OSError`. In a thread."""
         if self._reserve.is_spent:
             self._reserve.renew()
-            self._reserve.gate.check()
+            self._reserve.space_guard.check()
         path = self._folder / PROBE
         file = self._disk.open(path, create=True)
         try:
             # A file system may accept a small file while it is as good as full; the shortage would
             # begin and end every second.
-            if SPACE in self._reasons and self._free() < ROOM_BYTES:
+            if SPACE in self._reasons and self._free() < HEADROOM_BYTES:
                 raise no_space(str(path))
-            file.write_at(0, bytes(ROOM_BYTES if SPACE in self._reasons else 1))
+            file.write_at(0, bytes(HEADROOM_BYTES if SPACE in self._reasons else 1))
         finally:
             file.close()
             remove_if_exists(self._disk, path)

@@ -93,7 +93,7 @@ class StoredChecks:
 def _finish(
     partition: Partition, job: Preparation, failure: BaseException | None
 ) -> KafkaError | None:
-    """Adopt the result of a job, and return the error of the device, if any.
+    """Apply the result of a job, and return the error of the device, if any.
 
     Damage is not an error here: the reader of the damaged data gets it.
     """

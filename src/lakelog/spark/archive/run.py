@@ -35,7 +35,7 @@ _CONNECTION = ("UnreachableError: ", "ConnectionLostError: ", "RegistryUnavailab
 
 
 @dataclass
-class Run:
+class ArchiveRun:
     """One archive job."""
 
     engine: Engine
@@ -200,7 +200,7 @@ class Run:
             reason,
             extra=event("archive_job_restarted", topic=self._job.topic),
         )
-        # A lost tail is settled by the next `_reconcile`, so a pause would not help.
+        # A lost tail is resolved by the next `_reconcile`, so a pause would not help.
         if not reason.startswith(_LOST_TAIL):
             self.stop.wait(max(1, self._failures))
 

@@ -168,7 +168,7 @@ class Archived(WriterCommitMessage):  # type: ignore[misc]
     skipped: list[OffsetRange]
     unknown: list[Shape]
     refusals: Refusals
-    letters: str | None
+    dead_letters: str | None
 
 
 class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -202,7 +202,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             self._job.catalog,
             skip_lost=self._job.skip_lost,
             errors=OnBadRecord(self._job.errors),
-            letters_path=f"{self._job.letters_location}/data/{name}",
+            dead_letters_path=f"{self._job.dead_letters_location}/data/{name}",
             terms=parse_terms(self._job.partition_by),
             files_max=limits[0] if limits else 1,
             registry=self._job.registry,
@@ -216,7 +216,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             written.skipped,
             written.unknown,
             written.refusals,
-            written.letters,
+            written.dead_letters,
         )
 
     def commit(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
@@ -247,9 +247,9 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
             done = [message for message in messages if message]
             abandon_batch(self._job.address, [path for message in done for path in message.paths])
-            letters = [message.letters for message in done if message.letters]
-            if letters:
-                abandon_batch(_letters_of(self._job), letters)
+            dead_letters = [message.dead_letters for message in done if message.dead_letters]
+            if dead_letters:
+                abandon_batch(_dead_letters_of(self._job), dead_letters)
 
 
 def batch_of(
@@ -257,11 +257,11 @@ def batch_of(
 ) -> Batch:
     """Return the batch that the tasks' results make together."""
     from lakelog.tables.archive.commit import Batch
-    from lakelog.tables.archive.dead_letters import Letters
+    from lakelog.tables.archive.dead_letters import DeadLetters
     from lakelog.tables.archive.history import Skipped
 
     lost = [piece for message in messages for piece in message.skipped]
-    letters = tuple(message.letters for message in messages if message.letters)
+    dead_letters = tuple(message.dead_letters for message in messages if message.dead_letters)
     refused: dict[int, RefusedCount] = {}
     for message in messages:
         for partition, count in message.refusals.counts.items():
@@ -275,11 +275,11 @@ def batch_of(
         tuple(Skipped(piece.partition, piece.start, piece.end) for piece in lost),
         refused,
         tuple(refused for message in messages for refused in message.refusals.named),
-        Letters(_letters_of(job), letters) if letters else None,
+        DeadLetters(_dead_letters_of(job), dead_letters) if dead_letters else None,
     )
 
 
-def _letters_of(job: ArchiveJob) -> TableAddress:
-    from lakelog.tables.archive.dead_letters import letters_address
+def _dead_letters_of(job: ArchiveJob) -> TableAddress:
+    from lakelog.tables.archive.dead_letters import dead_letters_of
 
-    return letters_address(job.address, job.letters_uuid)
+    return dead_letters_of(job.address, job.dead_letters_uuid)

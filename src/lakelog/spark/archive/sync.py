@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.client.address import is_loopback, parse_bootstrap
-from lakelog.spark.archive.run import Run
+from lakelog.spark.archive.run import ArchiveRun
 from lakelog.spark.archive.spark_engine import SparkEngine
 from lakelog.spark.archive.upkeep import FAILED, Refreshes
 from lakelog.spark.session import has_local_workers, local_session, require_java
@@ -168,7 +168,7 @@ def sync_topic(
         _opener(spark, topic, opened, master),
         Path(checkpoint or opened.folder / "checkpoints" / job.topic_id),
     )
-    run = Run(
+    run = ArchiveRun(
         engine,
         every_s=every_s if follow else None,
         reconciler=reconciler,

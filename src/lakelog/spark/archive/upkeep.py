@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 
 from lakelog.base.errors import KafkaError
 from lakelog.tables.archive.history import ProgressMismatchError
-from lakelog.tables.archive.place import find_places
+from lakelog.tables.archive.location import find_locations
+from lakelog.tables.compacted.location import find_compacted
+from lakelog.tables.compacted.progress import CompactedTableError
+from lakelog.tables.compacted.refresh import Refresh, Refreshed
+from lakelog.tables.compacted.table import own_compacted
+from lakelog.tables.hybrid.archives import TopicArchive, open_archives, open_locations
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.iceberg.expiry import Policy
 from lakelog.tables.iceberg.table import SNAPSHOTS_MAX
-from lakelog.tables.joined.archives import TopicArchive, open_archives, open_places
-from lakelog.tables.latest.place import find_latest
-from lakelog.tables.latest.progress import LatestTableError
-from lakelog.tables.latest.refresh import Refresh, Refreshed
-from lakelog.tables.latest.table import own_latest
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import ArchiveUnreadableError
 from lakelog.tables.upkeep.cleanup import clean_all
@@ -79,14 +79,14 @@ class Upkeep:
             archive: TopicArchive | None = open_archives(client, [topic]).get(topic)
             if archive is None:
                 return
-            latest = own_latest(client, archive)
+            compacted = own_compacted(client, archive)
         done = compact(archive.address, topic, archive.topic_id)
         if done.files_before:
             self.notice(
                 f"{topic}: compacted {done.files_before} files of its table into {done.files_after}"
             )
         # As many as the archive itself keeps: it expires them at this number.
-        clean_all(archive.address, Policy(SNAPSHOTS_MAX), time.time(), latest=latest)
+        clean_all(archive.address, Policy(SNAPSHOTS_MAX), time.time(), compacted=compacted)
 
 
 FAILED = (
@@ -94,7 +94,7 @@ FAILED = (
     UnknownOutcomeError,
     ProgressMismatchError,
     ArchiveUnreadableError,
-    LatestTableError,
+    CompactedTableError,
     KafkaError,
     ValueError,
 )
@@ -117,7 +117,7 @@ class Refreshes:
     stop: threading.Event = field(default_factory=threading.Event)
     _next: dict[str, float] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
-    _with_latest: set[str] = field(default_factory=set)
+    _with_compacted: set[str] = field(default_factory=set)
     """Topics that had such a table when they were asked last."""
 
     @contextmanager
@@ -147,7 +147,7 @@ class Refreshes:
                 self._told.pop(topic, None)
             except KafkaError as error:
                 # Nothing is missed while no broker answers whether the topic has a table.
-                if topic in self._with_latest:
+                if topic in self._with_compacted:
                     self._note_failure(topic, str(error))
             except FAILED as error:
                 self._note_failure(topic, str(error))
@@ -160,23 +160,22 @@ class Refreshes:
         Raises as `Refresh.run`, and `KafkaError`.
         """
         with TopicClient(self.bootstrap, client_id="lakelog-archive") as client:
-            places = find_places(client, [topic], also_disabled=True)
-            archive = open_places(client, places).get(topic)
+            places = find_locations(client, [topic], also_disabled=True)
+            archive = open_locations(client, places).get(topic)
             if archive is None:
                 return None
-            latest = find_latest(client, topic, archive.address)
-        if latest is None:
-            self._with_latest.discard(topic)
+            compacted = find_compacted(client, topic, archive.address)
+        if compacted is None:
+            self._with_compacted.discard(topic)
             return None
-        self._with_latest.add(topic)
+        self._with_compacted.add(topic)
         try:
-            done = Refresh(latest, self.notice, self.stop).run(archive)
+            done = Refresh(compacted, self.notice, self.stop).run(archive)
         finally:
-            self._next[topic] = time.monotonic() + latest.interval_s
+            self._next[topic] = time.monotonic() + compacted.interval_s
         if done.commits:
-            self.notice(
-                f"{topic}: refreshed {'.'.join(latest.address.identifier)} with {done.rows} records"
-            )
+            table = ".".join(compacted.address.identifier)
+            self.notice(f"{topic}: refreshed {table} with {done.rows} records")
         return done
 
     def _note_failure(self, topic: str, text: str) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Written(WriterCommitMessage):  # type: ignore[misc]
+class WrittenByTask(WriterCommitMessage):  # type: ignore[misc]
     """The number of records that one task wrote."""
 
     records: int
@@ -50,7 +50,7 @@ class _AtLeastOnce:
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenByTask:
         """Write all rows; return after the broker acknowledged all of them.
 
         Raises `SinkError`, and the first other error of a delivery.
@@ -61,7 +61,7 @@ class _AtLeastOnce:
             acks=self._options.acks,
             **producer_settings(self._options),
         )
-        return Written(write_rows(iterator, producer, self._options))
+        return WrittenByTask(write_rows(iterator, producer, self._options))
 
 
 class BatchWriter(_AtLeastOnce, DataSourceArrowWriter):  # type: ignore[misc]

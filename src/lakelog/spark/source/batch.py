@@ -31,11 +31,11 @@ from pyspark.sql.datasource import (
 from lakelog.spark.python_processes import without_traceback
 from lakelog.spark.source.clients import open_planner
 from lakelog.spark.source.continuation import continue_from
-from lakelog.spark.source.joined import planned, read_planned
+from lakelog.spark.source.hybrid import planned, read_planned
 from lakelog.spark.source.options import SourceOptions
 from lakelog.spark.source.positions import find_topics, resolve
-from lakelog.tables.joined.files import ANY_TIME, Times
-from lakelog.tables.joined.plan import PlannedRange
+from lakelog.tables.hybrid.files import ANY_TIME, Times
+from lakelog.tables.hybrid.plan import PlannedRange
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, from_items, items
 from lakelog.tables.topic.ranges import identified, ranges_between, split_ranges

@@ -12,7 +12,7 @@ from typing import Any
 
 from lakelog.spark.python_processes import is_worker
 from lakelog.spark.source.options import SourceOptions
-from lakelog.tables.joined.client import JoinedClient
+from lakelog.tables.hybrid.client import HybridClient
 from lakelog.tables.topic.client import TopicClient
 
 _kept: dict[tuple[object, ...], TopicClient] = {}
@@ -24,7 +24,7 @@ def open_planner(options: SourceOptions) -> TopicClient:
 
     Raises `AddressError` for a malformed address.
     """
-    kind = JoinedClient if options.reads_tables else TopicClient
+    kind = HybridClient if options.reads_tables else TopicClient
     return kind(
         options.bootstrap, timeout_s=options.client.planning_timeout_s, **_settings(options)
     )

@@ -27,8 +27,8 @@ from lakelog.spark.python_processes import without_traceback
 from lakelog.spark.source.batch import RangePartition, plan
 from lakelog.spark.source.clients import open_planner
 from lakelog.spark.source.continuation import Continuation, continue_from
+from lakelog.spark.source.hybrid import read_planned
 from lakelog.spark.source.identity import Identity
-from lakelog.spark.source.joined import read_planned
 from lakelog.spark.source.options import Boundary, Pace, SourceOptions, waiting_offsets
 from lakelog.spark.source.positions import find_topics, resolve
 from lakelog.tables.topic.client import TopicClient

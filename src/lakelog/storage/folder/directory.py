@@ -50,7 +50,7 @@ from lakelog.storage.folder.durable_mark import DurableMark
 from lakelog.storage.folder.known_logs import FoundCheckpoints, KnownLogsFile, known_logs
 from lakelog.storage.folder.ownership import Ownership
 from lakelog.storage.folder.properties import MetaProperties, encode_partition_metadata
-from lakelog.storage.folder.reserve import SpaceGate
+from lakelog.storage.folder.reserve import DiskSpaceGuard
 from lakelog.storage.folder.topic_ids import TopicIdOf, is_lost, no_topic, topic_id_in
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
@@ -105,7 +105,7 @@ class LogDirectory:
         self._disk, self._clock, self._random = disk, clock, random
         self.handles = HandleCache(disk, max_open_files)
         self.producers = producers or ProducerLimit()
-        self.gate = SpaceGate()
+        self.space_guard = DiskSpaceGuard()
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, CorruptLog] = {}
         """Logs that are offline because durable data is missing or wrong."""
@@ -408,7 +408,7 @@ class LogDirectory:
         if self._disk.exists(folder):
             raise FileExistsError(f"{folder} exists")
         try:
-            self.gate.check()
+            self.space_guard.check()
             return self._make_log(topic, partition, topic_id, config, folder)
         except OSError:
             # A directory that remained would make every later attempt fail.

@@ -5,7 +5,7 @@ deletion of a topic changes the metadata, and deleted records change a checkpoin
 no such operation could run, and nothing would free space. So the data folder has a file of some
 megabytes. A start with less usable space than its size empties the file, and so does an operation
 that frees space and finds no space for its writes. The space is for such operations alone: the
-`gate` rejects records and new logs until the file is allocated again. To the next
+`space_guard` rejects records and new logs until the file is allocated again. To the next
 process, an empty file means a spent reserve.
 """
 
@@ -22,30 +22,32 @@ from lakelog.storage.files import remove_if_exists
 _logger = logging.getLogger(__name__)
 
 RESERVE = "disk-reserve"
-ROOM_BYTES = 1 << 20
+HEADROOM_BYTES = 1 << 20
 """Usable space beside the reserve before records are accepted again: a batch of default size."""
 _PLENTY = 4
 """Multiple of its size that must be usable before it is first allocated."""
 
 
-class SpaceGate:
+class DiskSpaceGuard:
     """Rejects writes while the remaining space is reserved for operations that free some."""
 
-    __slots__ = ("is_shut",)
+    __slots__ = ("rejects_writes",)
 
     def __init__(self) -> None:
-        self.is_shut = False
+        self.rejects_writes = False
 
     def check(self) -> None:
-        """While shut, raise `OSError` ENOSPC, as the device does when the space is used up."""
-        if self.is_shut:
+        """While it rejects writes, raise `OSError` ENOSPC, as the device does when the space is
+        used up."""
+        if self.rejects_writes:
             raise no_space()
 
 
 class SpaceReserve:
-    """The reserve of one data folder, whose `gate` it shuts and opens; none with a size of 0."""
+    """The reserve of one data folder, whose `space_guard` it turns on and off; none with a size of
+    0."""
 
-    def __init__(self, disk: Disk, folder: Path, size: int, gate: SpaceGate) -> None:
+    def __init__(self, disk: Disk, folder: Path, size: int, space_guard: DiskSpaceGuard) -> None:
         assert size >= 0
         self._disk = disk
         self._folder = folder
@@ -53,12 +55,12 @@ class SpaceReserve:
         self._size = size
         self.is_held = False
         """Whether it is allocated, or its size is 0."""
-        self.gate = gate
+        self.space_guard = space_guard
 
     @property
     def is_spent(self) -> bool:
         """Whether it was freed, and has not been allocated since."""
-        return self.gate.is_shut
+        return self.space_guard.rejects_writes
 
     def open(self) -> None:
         """Look for the file, and free it if less than its size is usable. Raises `OSError`.
@@ -73,7 +75,7 @@ class SpaceReserve:
             self._disk.remove(self._path)
             self._disk.sync_dir(self._folder)
         elif not self._disk.size(self._path):
-            self.is_held, self.gate.is_shut = False, True
+            self.is_held, self.space_guard.rejects_writes = False, True
             self.renew()
         elif self._usable() < self._size:
             self.free()
@@ -81,15 +83,15 @@ class SpaceReserve:
     def free(self) -> bool:
         """Empty the file if it is held, and return whether it was; may be in a thread.
 
-        The gate is shut before there is any space. Raises `OSError` with nothing done.
+        The guard rejects writes before there is any space. Raises `OSError` with nothing done.
         """
         if not self.is_held or not self._size:
             return False
-        self.is_held, self.gate.is_shut = False, True
+        self.is_held, self.space_guard.rejects_writes = False, True
         try:
             self._empty()
         except OSError:
-            self.is_held, self.gate.is_shut = True, False
+            self.is_held, self.space_guard.rejects_writes = True, False
             raise
         _logger.warning(
             "the disk is full: freed %s for operations that free space; delete topics or records, "
@@ -105,7 +107,7 @@ class SpaceReserve:
         The first time a multiple of its size must be usable. After it was spent, less is required,
         because producers wait for it.
         """
-        required_bytes = self._size + ROOM_BYTES if self.is_spent else _PLENTY * self._size
+        required_bytes = self._size + HEADROOM_BYTES if self.is_spent else _PLENTY * self._size
         if self.is_held or self._usable() < required_bytes:
             return
         try:
@@ -116,7 +118,7 @@ class SpaceReserve:
             else:
                 remove_if_exists(self._disk, self._path)
             raise
-        self.is_held, self.gate.is_shut = True, False
+        self.is_held, self.space_guard.rejects_writes = True, False
 
     def _empty(self) -> None:
         """Truncate the file, durably: only then the device has the space."""

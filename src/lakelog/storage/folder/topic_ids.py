@@ -35,7 +35,7 @@ def topic_id_in(disk: Disk, folder: Path, recorded: bytes | None, present: bytes
     """Return the topic id of the log in `folder`; rewrite the file if it was damaged.
 
     `recorded` is the id in `known-logs`, `present` that of the existing topic of this name. Raises
-    `CorruptLog` if these do not settle it, and `OSError`.
+    `CorruptLog` if these do not decide it, and `OSError`.
     """
     path = folder / PARTITION_METADATA
     data = read_if_exists(disk, path)

@@ -38,9 +38,9 @@ class ProducerLimit:
         """Count one more producer of some table."""
         self._free -= 1
         if self._free < 0:
-            self._make_room()
+            self._free_capacity()
 
-    def _make_room(self) -> None:
+    def _free_capacity(self) -> None:
         self._tables = [reference for reference in self._tables if reference() is not None]
         tables = [table for reference in self._tables if (table := reference()) is not None]
         total = sum(map(len, tables))

@@ -130,7 +130,7 @@ class ProducerEntry:
         batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp))
         self.last_timestamp = timestamp
 
-    def add_run(self, headers: Sequence[HeaderFields], offset: int) -> None:
+    def add_coalesced(self, headers: Sequence[HeaderFields], offset: int) -> None:
         """Note batches of the present epoch that have been appended from `offset` on."""
         batches = self.batches
         for fields in headers:

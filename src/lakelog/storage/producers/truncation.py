@@ -1,8 +1,8 @@
 """Computes the producers' state that a truncation leaves, before anything is cut off.
 
 A thread replays the log up to the new end, on copies of the segments, while the loop continues to
-use its own. The loop then cuts the log and adopts the state. Until then the log may grow: no append
-changes the state at an earlier offset.
+use its own. The loop then cuts the log and applies the state. Until then the log may grow: no
+append changes the state at an earlier offset.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class TruncationJob:
         truncation: Truncation,
         segments: SegmentList,
         snapshots: ProducerSnapshots,
-        adopt: Callable[[TruncatedState], object],
+        apply: Callable[[TruncatedState], object],
     ) -> None:
-        """adopt: called by `finish` with the result."""
+        """apply: called by `finish` with the result."""
         self._truncation = truncation
         self._segments = segments
         self._snapshots = snapshots.copy()
         self._copies = [DetachedSegment(segment, opens=True) for segment in truncation.kept]
-        self._adopt = adopt
+        self._apply = apply
         self._state: TruncatedState | None = None
         self._missing: FileNotFoundError | None = None
         self.path = snapshots.folder
@@ -120,4 +120,4 @@ class TruncationJob:
         if self._missing is not None and self._segments[: len(kept)] == kept:
             self.failure = self._missing  # otherwise retention has removed the file
         if self._state is not None:
-            self._adopt(self._state)
+            self._apply(self._state)

@@ -19,7 +19,7 @@ from lakelog.storage.producers.replay import replay
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import ProducerStateTable
 from lakelog.storage.reading.transactions import are_in, holder
-from lakelog.storage.segments.aborted import aborted_of, adopt_aborted
+from lakelog.storage.segments.aborted import aborted_of, apply_aborted
 from lakelog.storage.segments.detached import DetachedSegment
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
@@ -161,7 +161,7 @@ class AbortedJob:
             self._index.entries = self._aborted
             return
         try:
-            adopt_aborted(self._segment, self._aborted, self._aside)
+            apply_aborted(self._segment, self._aborted, self._aside)
         except OSError as error:
             self.failure = error
 

@@ -19,7 +19,7 @@ from lakelog.storage.reading.seeking import check_before, check_end, check_end_o
 from lakelog.storage.reading.transactions import collect_aborted
 from lakelog.storage.segments.checking import slice_of
 from lakelog.storage.segments.handles import LogSlice
-from lakelog.storage.segments.known_batches import Place
+from lakelog.storage.segments.known_batches import BatchPosition
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
 
@@ -109,7 +109,7 @@ class LogReader:
             self._segments.known_batches.forget(offset)
             return again()
 
-    def _locate(self, offset: int, *, may_wait: bool) -> Place:
+    def _locate(self, offset: int, *, may_wait: bool) -> BatchPosition:
         """Return the batch that holds `offset`, or the next one where compaction removed that."""
         segments = self._segments
         number = segments.number_of(offset)

@@ -19,7 +19,7 @@ from lakelog.storage.preparation import NotReady
 from lakelog.storage.segments.detached import DetachedSegment
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.segment import READ_SIZE, Segment
-from lakelog.storage.segments.segment_list import SegmentList, SoughtPlace
+from lakelog.storage.segments.segment_list import SegmentList, SoughtBatch
 
 _SIZE_MAX = 4 * 1024 * 1024
 
@@ -161,7 +161,7 @@ class SeekJob:
     """Reads a range into the page cache."""
 
     def __init__(
-        self, segments: SegmentList, segment: Segment, target: SoughtPlace, part: LogSlice
+        self, segments: SegmentList, segment: Segment, target: SoughtBatch, part: LogSlice
     ) -> None:
         self.path = part.file.path
         self.start = part.position
@@ -227,7 +227,7 @@ class IndexJob:
         """Do nothing: the job holds nothing before `run`."""
 
     def finish(self) -> None:
-        """Adopt the indexes; called once, by the owner.
+        """Apply the indexes; called once, by the owner.
 
         An error becomes `failure` or the segment's `index_error`.
         """
@@ -243,13 +243,13 @@ class IndexJob:
         if self.failure is not None:
             return
         if self._error is None:
-            self._adopt()
+            self._apply()
         if self._error is not None:
             segment.indexes.error, segment.indexes.is_wrong = self._error, False
 
-    def _adopt(self) -> None:
+    def _apply(self) -> None:
         try:
-            self._segment.adopt(self._copy)
+            self._segment.apply(self._copy)
         except CorruptLog as error:
             self._error = error
         except OSError as error:

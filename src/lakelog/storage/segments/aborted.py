@@ -57,12 +57,12 @@ def replace_aborted(segment: Segment, entries: list[AbortedTransaction]) -> None
     """Replace the transaction index; a segment without entries has no file."""
     if entries:
         aside = write_aside(segment.disk, segment.path(TXN_INDEX), encode_aborted(entries))
-        adopt_aborted(segment, entries, aside)
+        apply_aborted(segment, entries, aside)
     elif segment.txn_index is not None:
-        adopt_aborted(segment, entries, None)
+        apply_aborted(segment, entries, None)
 
 
-def adopt_aborted(segment: Segment, entries: list[AbortedTransaction], aside: Path | None) -> None:
+def apply_aborted(segment: Segment, entries: list[AbortedTransaction], aside: Path | None) -> None:
     """Replace the transaction index by entries that were written to the file `aside`."""
     if aside is None:
         remove_if_exists(segment.disk, segment.path(TXN_INDEX))

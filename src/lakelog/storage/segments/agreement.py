@@ -2,7 +2,7 @@
 
 An index file may be of a log that was cut since, or lack entries that were not written in time. So
 its last entries are compared with the batches that they name, and the batches behind them are read.
-These functions read the `.log` file and change nothing; `IndexKeeper` adopts their results.
+These functions read the `.log` file and change nothing; `IndexKeeper` applies their results.
 
 Offsets of entries are relative to the base offset of the segment. Positions and sizes are in bytes,
 timestamps in milliseconds. All functions raise `OSError`.

@@ -1,8 +1,8 @@
 """A copy of a segment for a thread: it reads the files of a segment that the loop owns.
 
 To load the index of a large segment may require a walk over all of its batch headers. A thread does
-that with a copy, while the loop continues to use the segment itself. The loop then adopts the
-indexes of the copy (`Segment.adopt`).
+that with a copy, while the loop continues to use the segment itself. The loop then applies the
+indexes of the copy (`Segment.apply`).
 """
 
 from __future__ import annotations

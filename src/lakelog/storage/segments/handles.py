@@ -115,7 +115,7 @@ class HandleCache:
             assert self._loaded >= 0
             handle.retire()
 
-    def make_room(self, newest: Evictable) -> None:
+    def free_capacity(self, newest: Evictable) -> None:
         """Count the bytes that `newest` can unload now; unload others while the sum is too large.
 
         The limit is 64 MiB of loaded indexes per data folder.

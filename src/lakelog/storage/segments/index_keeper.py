@@ -81,7 +81,7 @@ class IndexKeeper:
         self.loaded: SegmentIndex | None = None
         """`None` until the indexes are first used, and again once unloaded."""
         self.full = False
-        """Whether an index has no room for another entry."""
+        """Whether an index has no capacity for another entry."""
         self.is_wrong = False
         """Whether the indexes, loaded or not, are known to disagree with the log."""
         self.error: CorruptLog | None = None
@@ -396,7 +396,7 @@ class IndexKeeper:
         end = self._resume(batches, index)
         return self.rebuild(batches, "it disagrees with the log") if end is None else end
 
-    def adopt(self, detached: IndexKeeper, *, is_sealed: bool) -> None:
+    def apply(self, detached: IndexKeeper, *, is_sealed: bool) -> None:
         """Take over the indexes that a detached keeper has loaded or rebuilt in a thread.
 
         Files that cannot be written now are written with later entries.

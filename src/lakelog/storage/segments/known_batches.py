@@ -10,7 +10,7 @@ from lakelog.storage.segments.segment import Segment
 
 _GENERATION_MAX = 128
 
-Place = tuple[Segment, int, int | None]
+BatchPosition = tuple[Segment, int, int | None]
 """A batch: its segment, its position in the segment's file, and its size in bytes if known."""
 
 
@@ -23,10 +23,10 @@ class KnownBatches:
     __slots__ = ("_newer", "_older")
 
     def __init__(self) -> None:
-        self._newer: dict[int, Place] = {}
-        self._older: dict[int, Place] = {}
+        self._newer: dict[int, BatchPosition] = {}
+        self._older: dict[int, BatchPosition] = {}
 
-    def note(self, base_offset: int, location: Place) -> None:
+    def note(self, base_offset: int, location: BatchPosition) -> None:
         """Remember the place of the batch with this base offset."""
         newer = self._newer
         if len(newer) >= _GENERATION_MAX:
@@ -35,7 +35,7 @@ class KnownBatches:
             newer = self._newer = {}
         newer[base_offset] = location
 
-    def find(self, base_offset: int) -> Place | None:
+    def find(self, base_offset: int) -> BatchPosition | None:
         """Return the place of the batch, or `None` if it is not known."""
         return self._newer.get(base_offset) or self._older.get(base_offset)
 

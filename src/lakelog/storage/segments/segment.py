@@ -152,7 +152,7 @@ class Segment:
         self.size = position + size
         self.next_offset = last_offset + 1
 
-    def append_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
+    def append_coalesced(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
         """Append batches with one write, as `append`. Raises as `append`.
 
         `batches` are their bytes, in any number of pieces. A client's batches follow one another
@@ -460,7 +460,7 @@ class Segment:
         indexes = self.indexes
         if indexes.loaded is None:
             self.next_offset = indexes.load(self._batches)
-            self._handles.make_room(self)
+            self._handles.free_capacity(self)
         assert indexes.loaded is not None
         return indexes.loaded
 
@@ -487,7 +487,7 @@ class Segment:
         Raises `CorruptLog` and `OSError`.
         """
         self.next_offset = self.indexes.load_tail(self._batches)
-        self._handles.make_room(self)
+        self._handles.free_capacity(self)
 
     def distrust_index(self) -> None:
         """Have the indexes rebuilt before their next use, by a thread if a reader can wait.
@@ -497,7 +497,7 @@ class Segment:
         """
         self.indexes.distrust(unload=self.sealed)
 
-    def adopt(self, copy: Segment) -> None:
+    def apply(self, copy: Segment) -> None:
         """Take over the indexes that a copy of this segment has loaded or rebuilt in a thread.
 
         The segment may have grown meanwhile: the copy follows. Raises `OSError`, and `CorruptLog`
@@ -509,13 +509,13 @@ class Segment:
             copy.note_header(position, header)
         # No step before this may fail half-way: until here the segment has its old index, from here
         # on the new one.
-        self.indexes.adopt(copy.indexes, is_sealed=self.sealed)
-        self._handles.make_room(self)
+        self.indexes.apply(copy.indexes, is_sealed=self.sealed)
+        self._handles.free_capacity(self)
 
     def rebuild_index(self, reason: str) -> None:
         """Make both indexes from the log, in memory and on disk. Raises as `index`."""
         self.next_offset = self.indexes.rebuild(self._batches, reason)
-        self._handles.make_room(self)
+        self._handles.free_capacity(self)
 
     def begin_rebuild(self) -> None:
         """Empty the indexes; every batch must then be noted again, in order. Raises `OSError`."""
@@ -607,7 +607,7 @@ class Segment:
         self.torn = self.sealed = False
         if not copy.size:
             self.first_timestamp = self.roll_after = -1
-        self.adopt(copy)
+        self.apply(copy)
         if not self.index.trusted:
             self.indexes.cut_files()
         self.next_offset = copy.next_offset
@@ -630,7 +630,7 @@ class Segment:
         _ = self.index
         self.indexes.complete()
         self.sealed = True
-        self._handles.make_room(self)
+        self._handles.free_capacity(self)
 
     def finish(self) -> None:
         """Write the entries that the index files lack, before the log is closed.

@@ -27,7 +27,7 @@ from lakelog.storage.segments.segment import Segment
 _SOUGHT_MAX = 8
 """Places in `sought`: one read may need six, and other readers of the log may come in between."""
 
-SoughtPlace = tuple[int, int]
+SoughtBatch = tuple[int, int]
 """A segment's base offset, and the position in its file that a search reads."""
 
 
@@ -70,7 +70,7 @@ class SegmentList(Sequence[Segment]):
         """Whether any segment has the marker of an aborted transaction."""
         self.known_batches = KnownBatches()
         self.removed = RemovedFiles(handles.disk)
-        self.sought: tuple[SoughtPlace, ...] = ()
+        self.sought: tuple[SoughtBatch, ...] = ()
         """The places that searches have last read ahead; see `reading.seeking`."""
         self.swapping = False
         """Whether a compaction is replacing segments; until it ends, no segment is deleted."""
@@ -127,7 +127,7 @@ class SegmentList(Sequence[Segment]):
         """Return how many segments begin at or before `offset`."""
         return bisect_right(self._bases, offset)
 
-    def note_sought(self, target: SoughtPlace) -> None:
+    def note_sought(self, target: SoughtBatch) -> None:
         """Remember that `target` was just read ahead, so that no search waits for it again."""
         self.sought = (*self.sought[1 - _SOUGHT_MAX :], target)
 

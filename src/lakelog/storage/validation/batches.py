@@ -58,7 +58,7 @@ SAMPLED_MAX = 100_000
 """Limit of the records that are verified in a sampled batch."""
 _STEPS_AT_ONCE = 2
 WALKED_AT_ONCE = _STEPS_AT_ONCE * STEP
-"""Records of a batch that is walked in one turn of the loop: at most a millisecond."""
+"""Records of a batch that is walked in one iteration of the loop: at most a millisecond."""
 DECODED_AT_ONCE = 64 << 10
 """Decompressed records of such a batch: 0.2 ms with the slowest codec."""
 
@@ -91,7 +91,7 @@ def decoded_bytes_max(config: LogConfig, codec: int) -> int:
 
 
 class SlowBatchError(Exception):
-    """Walking the records of the batch takes too long for one turn of the loop.
+    """Walking the records of the batch takes too long for one iteration of the loop.
 
     Nothing was done. The caller may walk them in slices and append the batch as a `WalkedBatch`.
     `sampled` is true if its records have to be verified.

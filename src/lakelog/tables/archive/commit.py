@@ -20,7 +20,7 @@ from enum import Enum
 from pyiceberg.table import Table
 
 from lakelog.base.events import event
-from lakelog.tables.archive.dead_letters import Letters, commit_letters
+from lakelog.tables.archive.dead_letters import DeadLetters, commit_dead_letters
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.history import (
     ProgressMismatchError,
@@ -49,15 +49,15 @@ from lakelog.tables.iceberg.catalog import (
     CatalogUnwritableError,
     raise_if_unwritable,
 )
+from lakelog.tables.iceberg.commit_lock import attempts, locked_for_commit
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
-from lakelog.tables.iceberg.turns import attempts, turn
 from lakelog.tables.iceberg.warehouse import WarehouseFullError
 
 _log = logging.getLogger("lakelog.tables")
 
 
-class Outcome(Enum):
+class CommitOutcome(Enum):
     """The outcome of `commit_batch`."""
 
     APPENDED = "appended"
@@ -68,8 +68,8 @@ class Outcome(Enum):
 class Batch:
     """The files and the progress of one batch. The progress advances even without files.
 
-    refused: how many offsets are not rows, by partition. named: the first of them. letters: the
-    files and the table of dead letters; `None` without any.
+    refused: how many offsets are not rows, by partition. named: the first of them. dead_letters:
+    the files and the table of dead letters; `None` without any.
     """
 
     topic_id: str
@@ -80,24 +80,26 @@ class Batch:
     skipped: tuple[Skipped, ...] = ()
     refused: Mapping[int, RefusedCount] = field(default_factory=dict)
     named: tuple[RefusedRange, ...] = ()
-    letters: Letters | None = None
+    dead_letters: DeadLetters | None = None
 
 
-def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
+def commit_batch(address: TableAddress, batch: Batch) -> CommitOutcome:
     """Append the batch unless the table already holds it.
 
     Raises `ProgressConflictError` if the batch neither follows the table's progress nor is part of
     it, `ForeignTableError` if another topic has committed to the table, `ProgressMismatchError`,
-    `ProgressFormatError`, `TableReplacedError`, the errors of `commit_letters`, and after 16
+    `ProgressFormatError`, `TableReplacedError`, the errors of `commit_dead_letters`, and after 16
     attempts the last error of the catalog.
     """
     is_unknown = False
     for _ in attempts():
-        with turn(address) as table:  # its progress shows whether the last attempt succeeded
+        with locked_for_commit(
+            address
+        ) as table:  # its progress shows whether the last attempt succeeded
             before = _followed(table, batch, is_unknown=is_unknown)
             if before is None:
-                return Outcome.ALREADY_THERE
-            _commit_letters(table, batch, is_unknown=is_unknown)
+                return CommitOutcome.ALREADY_THERE
+            _commit_dead_letters(table, batch, is_unknown=is_unknown)
             try:
                 append(table, batch, before)
             except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
@@ -119,7 +121,7 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
                 continue
         # After the commit: an expiry that fails must not fail the batch.
         expire_snapshots(address)
-        return Outcome.APPENDED
+        return CommitOutcome.APPENDED
     raise last
 
 
@@ -168,12 +170,14 @@ def _followed(table: Table, batch: Batch, *, is_unknown: bool) -> Progress | Non
     return None
 
 
-def _commit_letters(table: Table, batch: Batch, *, is_unknown: bool) -> None:
-    """Commit the dead letters of the batch, if it has some. Raises as `commit_letters`."""
-    if batch.letters is None:
+def _commit_dead_letters(table: Table, batch: Batch, *, is_unknown: bool) -> None:
+    """Commit the dead letters of the batch, if it has some. Raises as `commit_dead_letters`."""
+    if batch.dead_letters is None:
         return
     try:
-        commit_letters(batch.letters, batch.topic_id, batch.query_id, batch.number, batch.extents)
+        commit_dead_letters(
+            batch.dead_letters, batch.topic_id, batch.query_id, batch.number, batch.extents
+        )
     except BaseException:
         if not is_unknown:
             remove_unreferenced(table, batch.paths)
@@ -184,10 +188,10 @@ def _clean_up(table: Table, batch: Batch, *, is_unknown: bool) -> None:
     """Remove the batch's files, unless a commit of unknown outcome may still add them."""
     if not is_unknown:
         remove_unreferenced(table, batch.paths)
-    # No commit of letters is pending here: a failed one has raised its error.
-    if batch.letters is not None:
+    # No commit of dead letters is pending here: a failed one has raised its error.
+    if batch.dead_letters is not None:
         with suppress(TableReplacedError):
-            abandon_batch(batch.letters.address, batch.letters.paths)
+            abandon_batch(batch.dead_letters.address, batch.dead_letters.paths)
 
 
 @dataclass(frozen=True, slots=True)

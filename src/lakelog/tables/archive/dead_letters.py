@@ -1,13 +1,14 @@
 """The table of dead letters: records that an archive's table cannot have, with their bytes.
 
 It is beside the archive's table, in the same catalog, and has a progress of its own under the same
-name. A batch commits its letters there first, then its rows. A crash between the two commits leaves
-letters whose batch is committed later, perhaps with other ends. The letters below the progress of
-this table are therefore not added again: all letters of these offsets are there. Whether a record
-is a letter depends on its bytes alone, so it does not matter which job has added it.
+name. A batch commits its dead letters there first, then its rows. A crash between the two commits
+leaves dead letters whose batch is committed later, perhaps with other ends. The dead letters below
+the progress of this table are therefore not added again: all dead letters of these offsets are
+there. Whether a record is a dead letter depends on its bytes alone, so it does not matter which job
+has added it.
 
-Letters at or above the end of the archive's table are of no batch yet. If the log loses these
-records, `cut_letters` removes them before other records get their offsets.
+Dead letters at or above the end of the archive's table are of no batch yet. If the log loses these
+records, `cut_dead_letters` removes them before other records get their offsets.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, Stri
 
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress, record
 from lakelog.tables.archive.progress import Extent, Progress, archived_topic_ids
-from lakelog.tables.archive.task_files import LETTER_SCHEMA
+from lakelog.tables.archive.task_files import DEAD_LETTER_SCHEMA
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
+from lakelog.tables.iceberg.commit_lock import attempts, locked_for_commit
 from lakelog.tables.iceberg.data_file import data_file, open_input
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import ensure_table
-from lakelog.tables.iceberg.turns import attempts, turn
 
 SUFFIX = "_dead_letters"
 """The name of the table is that of the archive's table with this suffix."""
@@ -53,25 +54,25 @@ class DeadLettersError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class DeadLetters:
     """The files of a batch's dead letters, and the table for them."""
 
     address: TableAddress
     paths: tuple[str, ...]
 
 
-def letters_address(archive: TableAddress, table_uuid: str = "") -> TableAddress:
+def dead_letters_of(archive: TableAddress, table_uuid: str = "") -> TableAddress:
     """Return the address of the dead letters of an archive's table."""
     namespace, name = archive.identifier
     return TableAddress(archive.catalog, (namespace, name + SUFFIX), table_uuid)
 
 
-def open_letters(archive: TableAddress, topic_id: str) -> Table:
+def open_dead_letters(archive: TableAddress, topic_id: str) -> Table:
     """Return the table of dead letters, created if it is missing.
 
-    Raises `DeadLettersError` if it has letters of another topic, and as `ensure_table`.
+    Raises `DeadLettersError` if it has dead letters of another topic, and as `ensure_table`.
     """
-    table = ensure_table(letters_address(archive), _SCHEMA)
+    table = ensure_table(dead_letters_of(archive), _SCHEMA)
     others = archived_topic_ids(table.properties) - {topic_id}
     if others:
         raise DeadLettersError(
@@ -82,38 +83,46 @@ def open_letters(archive: TableAddress, topic_id: str) -> Table:
     return table
 
 
-def find_letters(archive: TableAddress) -> Table | None:
+def find_dead_letters(archive: TableAddress) -> Table | None:
     """Return the table of dead letters; `None` if no job has created it."""
-    address = letters_address(archive)
+    address = dead_letters_of(archive)
     if not address.exists():
         return None
     table = address.load()
     # Topics may have such names, too: then this is the archive of another topic.
-    return table if has_letters(table) else None
+    return table if has_dead_letters(table) else None
 
 
-def has_letters(table: Table) -> bool:
+def has_dead_letters(table: Table) -> bool:
     """Return whether this is a table of dead letters."""
     return set(_SCHEMA.column_names) <= set(table.schema().column_names)
 
 
-def commit_letters(
-    letters: Letters, topic_id: str, query_id: str, number: int, extents: Mapping[int, Extent]
+def commit_dead_letters(
+    dead_letters: DeadLetters,
+    topic_id: str,
+    query_id: str,
+    number: int,
+    extents: Mapping[int, Extent],
 ) -> None:
-    """Append the letters of a batch, without the letters that the table has already.
+    """Append the dead letters of a batch, without the dead letters that the table has already.
 
-    extents: the offsets of the batch, of which the files have all letters. Raises
+    extents: the offsets of the batch, of which the files have all dead letters. Raises
     `DeadLettersError`, `TableReplacedError`, and after 16 attempts the last error of the catalog.
     """
-    address, is_unknown = letters.address, False
+    address, is_unknown = dead_letters.address, False
     for _ in attempts():
-        with turn(address) as table:  # its progress shows whether the last attempt succeeded
-            before = letters_progress(table, topic_id)
+        with locked_for_commit(
+            address
+        ) as table:  # its progress shows whether the last attempt succeeded
+            before = dead_letters_progress(table, topic_id)
             if all(extent.end <= before.ends.get(p, -1) for p, extent in extents.items()):
                 if not is_unknown:
-                    remove_unreferenced(table, letters.paths)
+                    remove_unreferenced(table, dead_letters.paths)
                 return
-            fresh = [_without_known(path, address.catalog, before.ends) for path in letters.paths]
+            fresh = [
+                _without_known(path, address.catalog, before.ends) for path in dead_letters.paths
+            ]
             paths = [path for path in fresh if path is not None]
             after = Progress(_after(before, extents), query_id, number)
             try:
@@ -124,19 +133,19 @@ def commit_letters(
                 # A commit has no effect if it was rejected or found the catalog locked. Any
                 # other may still succeed later.
                 if isinstance(error, CommitFailedException):
-                    remove_unreferenced(address.load(), set(paths) - set(letters.paths))
+                    remove_unreferenced(address.load(), set(paths) - set(dead_letters.paths))
                 is_unknown |= not isinstance(error, NOT_COMMITTED)
                 last = error
                 continue
-        if not is_unknown and paths != list(letters.paths):
-            remove_unreferenced(address.load(), letters.paths)
+        if not is_unknown and paths != list(dead_letters.paths):
+            remove_unreferenced(address.load(), dead_letters.paths)
         expire_snapshots(address)
         return
     raise last
 
 
-def letters_progress(table: Table, topic_id: str) -> Progress:
-    """Return the offsets whose letters the table has. Raises `DeadLettersError`."""
+def dead_letters_progress(table: Table, topic_id: str) -> Progress:
+    """Return the offsets whose dead letters the table has. Raises `DeadLettersError`."""
     try:
         return agreed_progress(table, topic_id)
     except ProgressMismatchError:
@@ -147,8 +156,9 @@ def letters_progress(table: Table, topic_id: str) -> Progress:
         ) from None
 
 
-def letter_ranges(table: Table, topic: str, partition: int) -> list[tuple[int, int]]:
-    """Return the offsets of a partition's letters in order, as pairs of start and exclusive end."""
+def dead_letter_ranges(table: Table, topic: str, partition: int) -> list[tuple[int, int]]:
+    """Return the offsets of a partition's dead letters in order, as pairs of start and exclusive
+    end."""
     columns = ("offset", "offsetLast")
     row_filter = And(EqualTo("topic", topic), EqualTo("partition", partition))
     rows = table.scan(row_filter=row_filter, selected_fields=columns).to_arrow()
@@ -156,12 +166,12 @@ def letter_ranges(table: Table, topic: str, partition: int) -> list[tuple[int, i
     return sorted((start, last + 1) for start, last in pairs)
 
 
-def cut_letters(table: Table, topic_id: str, cuts: Mapping[int, Extent]) -> None:
-    """Remove the letters from the end of each extent on, and end the progress there.
+def cut_dead_letters(table: Table, topic_id: str, cuts: Mapping[int, Extent]) -> None:
+    """Remove the dead letters from the end of each extent on, and end the progress there.
 
     Raises the errors of the catalog.
     """
-    progress = letters_progress(table, topic_id)
+    progress = dead_letters_progress(table, topic_id)
     terms = [
         And(EqualTo("partition", partition), GreaterThanOrEqual("offset", extent.end))
         for partition, extent in cuts.items()
@@ -183,7 +193,8 @@ def _after(before: Progress, extents: Mapping[int, Extent]) -> dict[int, Extent]
 
 
 def _without_known(path: str, catalog: Mapping[str, str], ends: Mapping[int, int]) -> str | None:
-    """Return the path of a file without letters below `ends`; `None` if no letter is left."""
+    """Return the path of a file without dead letters below `ends`; `None` if no dead letter is
+    left."""
     with open_input(path, catalog) as source, pq.ParquetFile(source) as file:
         keys = file.read(["partition", "offset"]).to_pylist()
         below = [key["offset"] < ends.get(key["partition"], 0) for key in keys]
@@ -200,15 +211,15 @@ def _without_known(path: str, catalog: Mapping[str, str], ends: Mapping[int, int
     return made
 
 
-def _above(letters: pa.Table, ends: Mapping[int, int]) -> pa.Table:
-    """Return the letters from `ends` on. A damaged batch may have offsets on both sides."""
-    rows: Iterable[dict[str, object]] = letters.to_pylist()
+def _above(dead_letters: pa.Table, ends: Mapping[int, int]) -> pa.Table:
+    """Return the dead letters from `ends` on. A damaged batch may have offsets on both sides."""
+    rows: Iterable[dict[str, object]] = dead_letters.to_pylist()
     kept = []
     for row in rows:
         end, last = ends.get(_int(row["partition"]), 0), _int(row["offsetLast"])
         if last >= end:
             kept.append({**row, "offset": max(_int(row["offset"]), end)})
-    return pa.Table.from_pylist(kept, LETTER_SCHEMA)
+    return pa.Table.from_pylist(kept, DEAD_LETTER_SCHEMA)
 
 
 def _int(value: object) -> int:

@@ -17,9 +17,9 @@ import pyarrow as pa
 from lakelog.base.events import event
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.planner import lost_before
-from lakelog.tables.archive.refusals import KEY, OnBadRecord, Refusals, Refused, stop
-from lakelog.tables.archive.sieve import Sieve
-from lakelog.tables.archive.task_files import PARTITIONS_MAX, LetterFile, RowFiles
+from lakelog.tables.archive.refusals import KEY, OnBadRecord, Refusals, RefusedRecord, stop
+from lakelog.tables.archive.row_filter import RowFilter
+from lakelog.tables.archive.task_files import PARTITIONS_MAX, DeadLetterFile, RowFiles
 from lakelog.tables.iceberg.partition_terms import PartitionTerm
 from lakelog.tables.registry.client import RegistryAddress
 from lakelog.tables.registry.schemas import Schemas, SubjectVersion, schemas_of
@@ -32,19 +32,19 @@ from lakelog.tables.typed.rows import TypedRows, data_type, untyped
 from lakelog.tables.typed.sampling import BatchSource, sampled_shape
 from lakelog.tables.typed.shapes import Shape
 
-_WAY_ON = (
+_HINT = (
     f"Set the topic's key {KEY} to dead-letter or skip, or repeat with --errors: the record is "
     "then a row without fields, and its column rescued has the reason"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFiles:
     """The result of a task.
 
     paths: the URIs of the files; none if the ranges had no rows. skipped: offsets that were lost.
     unknown: the shapes of values that did not fit the typed columns. refusals: records that
-    cannot be rows. letters: the URI of their file; `None` without any.
+    cannot be rows. dead_letters: the URI of their file; `None` without any.
     """
 
     paths: tuple[str, ...]
@@ -52,7 +52,7 @@ class Written:
     skipped: list[OffsetRange]
     unknown: list[Shape] = field(default_factory=list)
     refusals: Refusals = field(default_factory=Refusals)
-    letters: str | None = None
+    dead_letters: str | None = None
 
 
 def write_ranges(
@@ -64,16 +64,16 @@ def write_ranges(
     *,
     skip_lost: bool,
     errors: OnBadRecord = OnBadRecord.STOP,
-    letters_path: str = "",
+    dead_letters_path: str = "",
     terms: Sequence[PartitionTerm] = (),
     files_max: int = PARTITIONS_MAX,
     registry: RegistryAddress | None = None,
     without_ids: SubjectVersion | None = None,
-) -> Written:
+) -> WrittenFiles:
     """Write all records of `ranges` to a new file at the URI `path`, or to several of a prefix.
 
     catalog: PyIceberg's properties, for a remote path. errors: how to treat records that cannot
-    be rows. letters_path: the URI of the file for dead letters. terms, files_max: of a
+    be rows. dead_letters_path: the URI of the file for dead letters. terms, files_max: of a
     partitioned table, the terms of its spec and the limit of files. registry: has the schemas of
     the values; without one they are JSON. without_ids: the schema of values that do not name
     theirs.
@@ -84,25 +84,25 @@ def write_ranges(
     `KafkaError`. The files are removed after any error.
     """
     files = RowFiles(path, schema, catalog, terms, files_max)
-    letters = LetterFile(letters_path, catalog)
+    dead_letters = DeadLetterFile(dead_letters_path, catalog)
     refusals = Refusals()
-    refuse = stop if errors is OnBadRecord.STOP else partial(_note, refusals, errors, letters)
+    refuse = stop if errors is OnBadRecord.STOP else partial(_note, refusals, errors, dead_letters)
     rows = 0
     skipped: list[OffsetRange] = []
     typed = TypedRows(schema, _fitter(registry, schema, errors, without_ids))
-    sieve = Sieve(untyped(schema), refuse)
+    row_filter = RowFilter(untyped(schema), refuse)
     on_loss = policy(skipped if skip_lost else None)
     try:
-        # The sieve decides about damaged batches.
+        # The row filter decides about damaged batches.
         with TopicClient(bootstrap, client_id="lakelog-archive", keep_damaged=True) as client:
             for offset_range in ranges:
-                rows += _copy(Reading(client, offset_range, on_loss), sieve, typed, files)
-        paths, letters_written = files.close(), letters.close()
+                rows += _copy(Reading(client, offset_range, on_loss), row_filter, typed, files)
+        paths, dead_letters_written = files.close(), dead_letters.close()
     except BaseException:
         files.remove()
-        letters.remove()
+        dead_letters.remove()
         raise
-    return Written(paths, rows, skipped, typed.unknown, refusals, letters_written)
+    return WrittenFiles(paths, rows, skipped, typed.unknown, refusals, dead_letters_written)
 
 
 def _fitter(
@@ -118,21 +118,23 @@ def _fitter(
         schemas_of(registry),
         data_type(schema),
         is_strict=is_strict,
-        way_on=_WAY_ON,
+        hint=_HINT,
         without_ids=without_ids,
     )
 
 
-def _note(refusals: Refusals, errors: OnBadRecord, letters: LetterFile, refused: Refused) -> None:
+def _note(
+    refusals: Refusals, errors: OnBadRecord, dead_letters: DeadLetterFile, refused: RefusedRecord
+) -> None:
     refusals.add(refused, errors)
     if errors is OnBadRecord.DEAD_LETTER:
-        letters.add(refused)
+        dead_letters.add(refused)
 
 
-def _copy(reading: Reading, sieve: Sieve, typed: TypedRows, files: RowFiles) -> int:
+def _copy(reading: Reading, row_filter: RowFilter, typed: TypedRows, files: RowFiles) -> int:
     count = 0
     while reading.find_remaining():
-        for batch in sieve.convert(reading.remaining, reading.batches()):
+        for batch in row_filter.convert(reading.remaining, reading.batches()):
             count += batch.num_rows
             files.add(typed.complete(batch))
     files.end_range()

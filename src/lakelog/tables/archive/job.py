@@ -30,7 +30,8 @@ class ArchiveJob:
     the fields of JSON values. registry_url, registry_user_info: of the schema registry whose
     schemas describe the typed columns; empty without one. registry_version: of the subject
     `<topic>-value`, for values that do not name their schema; 0 if they do. errors: a value of
-    `OnBadRecord`. letters_location, letters_uuid: of the table of dead letters; empty without one.
+    `OnBadRecord`. dead_letters_location, dead_letters_uuid: of the table of dead letters; empty
+    without one.
     partition_by: the terms of the table's spec.
     """
 
@@ -52,8 +53,8 @@ class ArchiveJob:
     registry_user_info: str = field(default="", repr=False)
     registry_version: int = 0
     errors: str = OnBadRecord.STOP.value
-    letters_location: str = ""
-    letters_uuid: str = ""
+    dead_letters_location: str = ""
+    dead_letters_uuid: str = ""
     partition_by: tuple[str, ...] = ()
 
     @property

@@ -7,8 +7,8 @@ has them, so every other row keeps all its values, also in columns of other prog
 
 A dead letter is either of a batch that the archive's table has, or of a batch whose rows were never
 committed. The former leave their table with the rows (`reconcile.py`). The latter were never part
-of the archive: a job committed the letters, and ended before it committed the rows. The next job
-reads the records again. It must refuse them again, or they would be in both tables.
+of the archive: a job committed the dead letters, and ended before it committed the rows. The next
+job reads the records again. It must refuse them again, or they would be in both tables.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.table import FileScanTask, Table
 
 from lakelog.tables.archive.dead_letters import (
-    cut_letters,
-    find_letters,
-    letter_ranges,
-    letters_address,
-    letters_progress,
+    cut_dead_letters,
+    dead_letter_ranges,
+    dead_letters_of,
+    dead_letters_progress,
+    find_dead_letters,
 )
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.history import agreed_progress
@@ -211,37 +211,37 @@ def refused_before(
     No table names the skipped ones, so their number stays: it is an upper bound from then on.
     """
     refused = dict(progress.refused)
-    letters = find_letters(job.address)
-    if letters is None:
+    dead_letters = find_dead_letters(job.address)
+    if dead_letters is None:
         return refused
     for partition in back.keys() & refused.keys():
-        ranges = letter_ranges(letters, job.topic, partition)
+        ranges = dead_letter_ranges(dead_letters, job.topic, partition)
         kept = sum(end - start for start, end in ranges if start < back[partition].end)
         most = refused[partition].dead_letters
         refused[partition] = refused[partition]._replace(dead_letters=min(kept, most))
     return refused
 
 
-def letters_ahead(job: ArchiveJob) -> dict[int, Extent]:
+def dead_letters_ahead(job: ArchiveJob) -> dict[int, Extent]:
     """Return the extents of the dead letters that end after the extents of the archive's table."""
-    letters = find_letters(job.address)
-    if letters is None:
+    dead_letters = find_dead_letters(job.address)
+    if dead_letters is None:
         return {}
     ends = agreed_progress(job.address.load(), job.topic_id).ends
-    extents = letters_progress(letters, job.topic_id).extents
+    extents = dead_letters_progress(dead_letters, job.topic_id).extents
     return {p: extent for p, extent in extents.items() if extent.end > ends.get(p, 0)}
 
 
-def cut_lost_letters(
+def cut_lost_dead_letters(
     job: ArchiveJob,
     ahead: Mapping[int, Extent],
     diverged: Iterable[Divergence],
     notice: Callable[[str], None],
 ) -> None:
-    """Remove the letters beyond the table's end and beyond where the log was cut.
+    """Remove the dead letters beyond the table's end and beyond where the log was cut.
 
-    ahead: see `letters_ahead`. diverged: the partitions whose log was cut. A tag keeps
-    the snapshot that has the letters. Raises the errors of the catalog.
+    ahead: see `dead_letters_ahead`. diverged: the partitions whose log was cut. A tag keeps
+    the snapshot that has the dead letters. Raises the errors of the catalog.
     """
     ends = agreed_progress(job.address.load(), job.topic_id).ends
     cuts = {}
@@ -250,7 +250,7 @@ def cut_lost_letters(
         cuts[cut.partition] = Extent(min(ahead[cut.partition].start, at), at, cut.epoch_end.epoch)
     if not cuts:
         return
-    address = letters_address(job.address)
+    address = dead_letters_of(job.address)
     table = load_for_commit(address)
     snapshot = table.current_snapshot()
     assert snapshot is not None, "a table with a progress has a snapshot"
@@ -258,15 +258,16 @@ def cut_lost_letters(
     # Before the delete, and kept across repetitions of an interrupted run.
     if tag not in table.metadata.refs:
         table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
-    cut_letters(load_for_commit(address), job.topic_id, cuts)
+    cut_dead_letters(load_for_commit(address), job.topic_id, cuts)
     notice(
         f"{job.topic}: removed dead letters of lost records from {'.'.join(address.identifier)}; "
         f"the tag {tag} keeps the snapshot that has them"
     )
 
 
-def check_pending_letters(job: ArchiveJob) -> None:
-    """Raise `SyncError` if the job would not write the pending letters as letters again."""
+def check_pending_dead_letters(job: ArchiveJob) -> None:
+    """Raise `SyncError` if the job would not write the pending dead letters as dead letters
+    again."""
     refuses = OnBadRecord(job.errors) is OnBadRecord.DEAD_LETTER
     if refuses and not job.raw_timestamp_id:
         return
@@ -277,7 +278,7 @@ def check_pending_letters(job: ArchiveJob) -> None:
     ]
     if pending:
         raise SyncError(
-            f"{'.'.join(letters_address(job.address).identifier)} has {len(pending)} dead letters, "
+            f"{'.'.join(dead_letters_of(job.address).identifier)} has {len(pending)} dead letters, "
             f"from {pending[0]} on, of a batch whose rows {'.'.join(job.identifier)} does not "
             "have: a job ended between its two commits. Run it once with --errors dead-letter and "
             "without --null-timestamps, then with other options"
@@ -285,12 +286,12 @@ def check_pending_letters(job: ArchiveJob) -> None:
 
 
 def _pending(job: ArchiveJob) -> list[dict[str, object]]:
-    letters = find_letters(job.address)
-    if letters is None:
+    dead_letters = find_dead_letters(job.address)
+    if dead_letters is None:
         return []
     ends = agreed_progress(job.address.load(), job.topic_id).ends
     columns = ("topic", "partition", "offset", "offsetLast", "reason")
-    rows = letters.scan(selected_fields=columns).to_arrow().to_pylist()
+    rows = dead_letters.scan(selected_fields=columns).to_arrow().to_pylist()
     return [
         row
         for row in rows

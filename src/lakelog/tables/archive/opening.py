@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyiceberg.table import Table
 
-from lakelog.tables.archive.dead_letters import DeadLettersError, open_letters
+from lakelog.tables.archive.dead_letters import DeadLettersError, open_dead_letters
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import archived_topic_ids
@@ -79,7 +79,7 @@ def open_job(
         typed_fields(loaded)
     uuid = str(loaded.metadata.table_uuid)
     address = TableAddress(catalog, identifier, uuid)
-    letters_location, letters_uuid = _letters(address, meta.topic_id, errors)
+    dead_letters_location, dead_letters_uuid = _dead_letters(address, meta.topic_id, errors)
     return ArchiveJob(
         bootstrap=bootstrap,
         topic=topic,
@@ -99,8 +99,8 @@ def open_job(
         registry_user_info=registry.user_info if registry else "",
         registry_version=version,
         errors=errors.value,
-        letters_location=letters_location,
-        letters_uuid=letters_uuid,
+        dead_letters_location=dead_letters_location,
+        dead_letters_uuid=dead_letters_uuid,
         partition_by=tuple(map(str, terms_of(loaded))),
     )
 
@@ -142,15 +142,15 @@ def _newest_version(topic: str, registry: RegistryAddress | None) -> int:
     return newest.version
 
 
-def _letters(address: TableAddress, topic_id: str, errors: OnBadRecord) -> tuple[str, str]:
+def _dead_letters(address: TableAddress, topic_id: str, errors: OnBadRecord) -> tuple[str, str]:
     """Return location and UUID of the table of dead letters, if the job needs one."""
     if errors is not OnBadRecord.DEAD_LETTER:
         return "", ""
     try:
-        letters = open_letters(address, topic_id)
+        dead_letters = open_dead_letters(address, topic_id)
     except DeadLettersError as error:
         raise SyncError(str(error)) from error
-    return letters.location(), str(letters.metadata.table_uuid)
+    return dead_letters.location(), str(dead_letters.metadata.table_uuid)
 
 
 def _open_table(

@@ -18,7 +18,7 @@ from lakelog.base.events import event
 from lakelog.client.admin.api import Admin
 from lakelog.client.admin.configs import ResourceType
 from lakelog.tables.archive.failures import SyncError
-from lakelog.tables.archive.place import KEYS, ends_text, owner_of
+from lakelog.tables.archive.location import KEYS, ends_text, owner_of
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
 from lakelog.tables.topic.client import TopicClient

@@ -3,7 +3,7 @@
 They can differ in three ways. The table was rolled back: its property claims rows that its snapshot
 does not have. The log lost archived records, and may hold other records at their offsets. The
 table's progress lacks partitions of the topic. The first two stop the job unless an option selects
-how to continue. Each difference is settled by one commit, which fences other jobs like any commit.
+how to continue. Each difference is resolved by one commit, which fences other jobs like any commit.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.lost_records import (
     LOST_TAG,
     LostRange,
-    check_pending_letters,
-    cut_lost_letters,
-    letters_ahead,
+    check_pending_dead_letters,
+    cut_lost_dead_letters,
+    dead_letters_ahead,
     refused_before,
     remove_rows,
 )
@@ -65,7 +65,7 @@ class ProgressSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Settles the differences, as far as the options of `job` allow it.
+    """Resolves the differences, as far as the options of `job` allow it.
 
     adopt: the progress to use after a rollback; with `None` a rollback is an error. notice:
     called with each line for the user.
@@ -76,7 +76,7 @@ class Reconciler:
     notice: Callable[[str], None]
 
     def run(self, client: TopicClient) -> int:
-        """Settle all differences; return how many rows were moved out of the table.
+        """Resolve all differences; return how many rows were moved out of the table.
 
         Raises `ProgressMismatchError`, `LogDivergedError`, `DataLossError`, `SyncError`,
         `KafkaError`, and the errors of the catalog.
@@ -84,7 +84,7 @@ class Reconciler:
         job = self.job
         partitions = self._partitions(client)
         # First: the steps below rely on an agreed progress.
-        self._settle_rollback()
+        self._resolve_rollback()
         table = load_for_commit(job.address)
         progress = agreed_progress(table, job.topic_id)
         if not progress.extents and _rows(table):
@@ -96,7 +96,7 @@ class Reconciler:
         diverged = self._diverged(client, progress)
         self._partitions(client)  # do not move rows if another topic took the name meanwhile
         moved = self._replace_lost(table, progress, diverged) if diverged else 0
-        self._settle_letters(client)
+        self._resolve_dead_letters(client)
         self._check_unarchived(client)
         self._complete_progress(client, partitions)
         return moved
@@ -108,7 +108,7 @@ class Reconciler:
             raise DataLossError(f"topic {self.job.topic!r} was deleted and created again")
         return meta.partitions
 
-    def _settle_rollback(self) -> None:
+    def _resolve_rollback(self) -> None:
         job = self.job
         table = load_for_commit(job.address)
         try:
@@ -211,15 +211,17 @@ class Reconciler:
             raise ProgressConflictError("another job archives this topic at the same time")
         return moved
 
-    def _settle_letters(self, client: TopicClient) -> None:
+    def _resolve_dead_letters(self, client: TopicClient) -> None:
         """Remove the dead letters of lost records that no batch of the table has.
 
         Raises `SyncError` if this job could write one of the others as a row.
         """
-        ahead = letters_ahead(self.job)
+        ahead = dead_letters_ahead(self.job)
         if ahead:
-            cut_lost_letters(self.job, ahead, self._diverged(client, Progress(ahead)), self.notice)
-            check_pending_letters(self.job)
+            cut_lost_dead_letters(
+                self.job, ahead, self._diverged(client, Progress(ahead)), self.notice
+            )
+            check_pending_dead_letters(self.job)
 
     def _check_unarchived(self, client: TopicClient) -> None:
         """Raise `DataLossError` if retention removed unarchived offsets, unless they are skipped.

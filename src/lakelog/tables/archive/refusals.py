@@ -41,7 +41,7 @@ class OnBadRecord(Enum):
             raise OptionError(f"{KEY} is {name!r}: expected one of {allowed}") from None
 
 
-class Refused(NamedTuple):
+class RefusedRecord(NamedTuple):
     """Offsets `offset` to `offset_last`, inclusive, which are one record or one damaged batch.
 
     raw: a record batch (magic 2): of this record alone, or the damaged bytes as they are stored;
@@ -90,12 +90,12 @@ class Refusals:
         self.counts: dict[int, RefusedCount] = {}
         self.named: list[RefusedRange] = []
 
-    def add(self, refused: Refused, one: OnBadRecord) -> None:
+    def add(self, refused: RefusedRecord, one: OnBadRecord) -> None:
         """Count a refused record that goes to the dead letters, or is skipped."""
         size = refused.offset_last + 1 - refused.offset
         assert size > 0, "a refused range is not empty"
-        is_letter = one is OnBadRecord.DEAD_LETTER
-        count = RefusedCount(size, 0) if is_letter else RefusedCount(0, size)
+        is_dead_letter = one is OnBadRecord.DEAD_LETTER
+        count = RefusedCount(size, 0) if is_dead_letter else RefusedCount(0, size)
         partition = refused.partition
         self.counts[partition] = self.counts.get(partition, RefusedCount()).plus(count)
         last = self.named[-1] if self.named else None
@@ -106,10 +106,10 @@ class Refusals:
             self.named.append(RefusedRange(partition, refused.offset, end))
 
 
-Refuse = Callable[[Refused], None]
+Refuse = Callable[[RefusedRecord], None]
 """Decides about a refused record: raises an error, or returns to leave it out."""
 
-_WAY_ON = (
+_HINT = (
     f"Set the topic's key {KEY} to dead-letter or skip, or repeat with --errors, to archive the "
     "other records"
 )
@@ -119,6 +119,6 @@ _NULLABLE = (
 )
 
 
-def stop(refused: Refused) -> None:
+def stop(refused: RefusedRecord) -> None:
     """Raise `BadRecordError`, which names the record and the ways to go on."""
-    raise BadRecordError(f"{refused}. {'' if refused.is_damaged else _NULLABLE}{_WAY_ON}")
+    raise BadRecordError(f"{refused}. {'' if refused.is_damaged else _NULLABLE}{_HINT}")

@@ -4,7 +4,8 @@ Rows have one data file, or in a partitioned table one for each partition that h
 in the order in which they come, so each file is in the order of partition and offset. Row groups
 have about 32 MiB together, so memory is bounded for any number of rows.
 
-Importing this module does not import PyIceberg. `dead_letters.py` has the table of the letters.
+Importing this module does not import PyIceberg. `dead_letters.py` has the table of the dead
+letters.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import ExitStack, suppress
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakelog.tables.archive.refusals import Refused
+from lakelog.tables.archive.refusals import RefusedRecord
 from lakelog.tables.iceberg.columns import field
 from lakelog.tables.iceberg.data_file import data_file
 from lakelog.tables.iceberg.partition_terms import PartitionTerm, divided
@@ -125,7 +126,7 @@ class _RowFile:
         self._target.remove()
 
 
-LETTER_SCHEMA = pa.schema(
+DEAD_LETTER_SCHEMA = pa.schema(
     [
         field(1, "topic", pa.large_string(), nullable=False),
         field(2, "partition", pa.int32(), nullable=False),
@@ -141,8 +142,8 @@ _GROUP_BYTES = 32 << 20
 _GROUP_ROWS = 10_000
 
 
-class LetterFile:
-    """A new file at the URI `path`, created when the first letter is added.
+class DeadLetterFile:
+    """A new file at the URI `path`, created when the first dead letter is added.
 
     catalog: PyIceberg's properties, for a remote path. `add` and `close` raise `OSError`.
     """
@@ -152,14 +153,14 @@ class LetterFile:
         self._file = data_file(path, catalog)
         self._stack = ExitStack()
         self._writer: pq.ParquetWriter | None = None
-        self._group: list[Refused] = []
+        self._group: list[RefusedRecord] = []
         self._size = 0
 
-    def add(self, refused: Refused) -> None:
-        """Add a letter."""
+    def add(self, refused: RefusedRecord) -> None:
+        """Add a dead letter."""
         if self._writer is None:
             file = self._stack.enter_context(self._file.writing())
-            writer = pq.ParquetWriter(file, LETTER_SCHEMA, compression="zstd")
+            writer = pq.ParquetWriter(file, DEAD_LETTER_SCHEMA, compression="zstd")
             self._writer = self._stack.enter_context(writer)
         self._group.append(refused)
         self._size += len(refused.raw)
@@ -167,7 +168,7 @@ class LetterFile:
             self._flush()
 
     def close(self) -> str | None:
-        """Make the file durable; return its path, or `None` if no letter was added."""
+        """Make the file durable; return its path, or `None` if no dead letter was added."""
         if self._writer is None:
             return None
         self._flush()
@@ -184,12 +185,12 @@ class LetterFile:
     def _flush(self) -> None:
         assert self._writer is not None
         columns = {
-            "topic": [letter.topic for letter in self._group],
-            "partition": [letter.partition for letter in self._group],
-            "offset": [letter.offset for letter in self._group],
-            "offsetLast": [letter.offset_last for letter in self._group],
-            "reason": [letter.reason for letter in self._group],
-            "raw": [letter.raw for letter in self._group],
+            "topic": [dead_letter.topic for dead_letter in self._group],
+            "partition": [dead_letter.partition for dead_letter in self._group],
+            "offset": [dead_letter.offset for dead_letter in self._group],
+            "offsetLast": [dead_letter.offset_last for dead_letter in self._group],
+            "reason": [dead_letter.reason for dead_letter in self._group],
+            "raw": [dead_letter.raw for dead_letter in self._group],
         }
-        self._writer.write_table(pa.table(columns, LETTER_SCHEMA))
+        self._writer.write_table(pa.table(columns, DEAD_LETTER_SCHEMA))
         self._group, self._size = [], 0

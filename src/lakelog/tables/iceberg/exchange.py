@@ -21,8 +21,8 @@ from pyiceberg.table import FileScanTask, Table
 
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
+from lakelog.tables.iceberg.commit_lock import attempts, locked_for_commit
 from lakelog.tables.iceberg.data_file import data_file
-from lakelog.tables.iceberg.turns import attempts, turn
 
 REPLACED = "lakelog-replaced-"
 """The name of a list of replaced files begins so."""
@@ -49,7 +49,7 @@ def exchange(
     assert len({task.file.file_path for task in old}) == len(old), "a file is replaced once"
     mark, is_unknown = {_ID: uuid.uuid4().hex}, False
     for _ in attempts():
-        with turn(address) as table:
+        with locked_for_commit(address) as table:
             if is_unknown and _has_committed(table, mark):
                 return True
             live = {task.file.file_path: task for task in table.scan().plan_files()}

@@ -22,9 +22,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakelog.base.events import event
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.commit_lock import locked_for_commit
 from lakelog.tables.iceberg.stored_files import remove_expired
 from lakelog.tables.iceberg.table import SNAPSHOTS_MAX
-from lakelog.tables.iceberg.turns import turn
 
 _log = logging.getLogger("lakelog.tables")
 _KEPT = SNAPSHOTS_MAX // 2
@@ -77,7 +77,7 @@ def expire_by(address: TableAddress, policy: Policy, now_ms: int) -> int:
     now_ms: milliseconds since the epoch. Raises `TableReplacedError`, `OSError` and the errors of
     the catalog; no file is removed then.
     """
-    with turn(address) as table:
+    with locked_for_commit(address) as table:
         expired = expirable(table, policy, now_ms)
         if not expired:
             return 0

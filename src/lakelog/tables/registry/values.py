@@ -35,7 +35,7 @@ class RegistryFitter:
     """Converts values for one type of the column `data`.
 
     is_strict: a value that cannot be read is an error; otherwise `rescued` has the reason. header:
-    the name of the record header with the id. way_on: the end of that error. without_ids: the
+    the name of the record header with the id. hint: the end of that error. without_ids: the
     schema of values without an id in a header; by default each begins with its id. unknown: the
     shapes of schemas with fields that the type lacks, for later batches.
     """
@@ -47,14 +47,14 @@ class RegistryFitter:
         *,
         is_strict: bool,
         header: str = VALUE_HEADER,
-        way_on: str,
+        hint: str,
         without_ids: SubjectVersion | None = None,
     ) -> None:
         self._schemas = schemas
         self._type = type_
         self._is_strict = is_strict
         self._header = header
-        self._way_on = way_on
+        self._hint = hint
         self._without_ids = without_ids
         self._readers: dict[SchemaId | SubjectVersion, Reader] = {}
         self._widening: dict[SchemaId | SubjectVersion, Shape] = {}
@@ -80,7 +80,7 @@ class RegistryFitter:
             except UNREADABLE as error:
                 if self._is_strict:
                     raise BadRecordError(
-                        f"{_where(batch, row)}: the value cannot be read: {error}. {self._way_on}"
+                        f"{_where(batch, row)}: the value cannot be read: {error}. {self._hint}"
                     ) from None
                 decoded, left = None, json.dumps({ERROR: str(error)})
             data.append(decoded)

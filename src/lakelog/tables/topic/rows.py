@@ -24,12 +24,12 @@ class ArrowRows:
     of the schema are not decoded.
 
     schema: names are `topic`, `partition` and the names of `column_types`. null_timestamps: see
-    `decode_columns`. way_on: how to read a topic with impossible timestamps, the end of that error.
+    `decode_columns`. hint: how to read a topic with impossible timestamps, the end of that error.
     """
 
-    def __init__(self, schema: pa.Schema, *, null_timestamps: bool, way_on: str) -> None:
+    def __init__(self, schema: pa.Schema, *, null_timestamps: bool, hint: str) -> None:
         self._schema = schema
-        self._way_on = way_on
+        self._hint = hint
         self._null_timestamps = null_timestamps
         self._decoded = [name for name in schema.names if name in column_types()] or ["offset"]
 
@@ -54,7 +54,7 @@ class ArrowRows:
         except ImpossibleTimestampError as error:
             raise BadRecordError(
                 f"{where}@{error.offset}: the timestamp {error.timestamp} (milliseconds) is not "
-                f"within the years 1 to 9999. {self._way_on}"
+                f"within the years 1 to 9999. {self._hint}"
             ) from None
         except CorruptRecord as error:
             raise BadRecordError(f"{where}: {error}") from None

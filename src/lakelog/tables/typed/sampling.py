@@ -45,7 +45,7 @@ def sampled_rows(
     """
     largest = sorted(ranges, key=lambda part: part.size, reverse=True)[:_RANGES_MAX]
     for offset_range in largest:
-        rows = ArrowRows(schema, null_timestamps=True, way_on="")
+        rows = ArrowRows(schema, null_timestamps=True, hint="")
         with suppress(DataLossError, BadRecordError):
             yield from rows.convert(offset_range, _first(source.batches(offset_range)))
 

@@ -15,8 +15,8 @@ from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.history import record
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import Extent, Progress
+from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.iceberg.table import load_for_commit
-from lakelog.tables.joined.archives import TopicArchive
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.upkeep.audit import row_offsets
 

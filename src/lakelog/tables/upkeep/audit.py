@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.tables.archive.dead_letters import find_letters, letter_ranges
+from lakelog.tables.archive.dead_letters import dead_letter_ranges, find_dead_letters
 from lakelog.tables.archive.history import skipped_between
-from lakelog.tables.archive.refusals import Refused, RefusedCount
-from lakelog.tables.archive.sieve import Sieve
-from lakelog.tables.joined.archives import TopicArchive
-from lakelog.tables.joined.files import files_of
-from lakelog.tables.joined.rows import ArchivedRows
+from lakelog.tables.archive.refusals import RefusedCount, RefusedRecord
+from lakelog.tables.archive.row_filter import RowFilter
+from lakelog.tables.hybrid.archives import TopicArchive
+from lakelog.tables.hybrid.files import files_of
+from lakelog.tables.hybrid.rows import ArchivedRows
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import TopicPartition
 from lakelog.tables.topic.ranges import OffsetRange
@@ -49,9 +49,9 @@ class PartitionAudit:
     start, end: the extent of the progress, exclusive. compared: the records of the log that were
     compared with rows. unverified: offsets without a row that the log no longer has. skipped:
     offsets that the log lost before. refused: offsets of the progress that cannot be rows.
-    unproved: refused offsets that are in no table, found in the log. lost_letters: dead letters
-    that the progress counts and their table lacks. duplicates, outside, missing, extra, doubled:
-    examples of wrong offsets, with their counts; doubled ones are rows and dead letters.
+    unproved: refused offsets that are in no table, found in the log. lost_dead_letters: dead
+    letters that the progress counts and their table lacks. duplicates, outside, missing, extra,
+    doubled: examples of wrong offsets, with their counts; doubled ones are rows and dead letters.
     """
 
     partition: int
@@ -62,7 +62,7 @@ class PartitionAudit:
     unverified: int = 0
     skipped: int = 0
     refused: RefusedCount = field(default_factory=RefusedCount)
-    lost_letters: int = 0
+    lost_dead_letters: int = 0
     unproved: Offences = field(default_factory=lambda: Offences())
     duplicates: Offences = field(default_factory=lambda: Offences())
     outside: Offences = field(default_factory=lambda: Offences())
@@ -74,7 +74,7 @@ class PartitionAudit:
     def wrong(self) -> int:
         """Number of wrong offsets."""
         kinds = (self.duplicates, self.outside, self.missing, self.extra, self.doubled)
-        return sum(kind.count for kind in kinds) + self.lost_letters
+        return sum(kind.count for kind in kinds) + self.lost_dead_letters
 
     @property
     def is_sound(self) -> bool:
@@ -124,21 +124,21 @@ def audit(client: TopicClient, archive: TopicArchive) -> Audit:
     keys: list[TopicPartition] = [(archive.topic, partition) for partition in sorted(extents)]
     starts = client.earliest(keys)
     lost = skipped_between(archive.table, None, archive.table.metadata.current_snapshot_id)
-    letters = find_letters(archive.address)
+    dead_letters = find_dead_letters(archive.address)
     for key in keys:
         start, end, _ = extents[key[1]]
         one = PartitionAudit(key[1], start, end)
         one.refused = archive.progress.refused.get(key[1], RefusedCount())
         one.skipped = sum(piece.end - piece.start for piece in lost if piece.partition == key[1])
-        named = [] if letters is None else letter_ranges(letters, *key)
-        # Letters from `end` on are of a batch that is not committed yet.
-        refused = _Refused([(at, min(last, end)) for at, last in named if at < end], one)
+        named = [] if dead_letters is None else dead_letter_ranges(dead_letters, *key)
+        # Dead letters from `end` on are of a batch that is not committed yet.
+        refused = _RefusedOffsets([(at, min(last, end)) for at, last in named if at < end], one)
         _check_rows(archive, one, refused)
         first = min(max(start, starts[key]), end)
         below = (first - start) - _count(archive, key[1], start, first)
         for at in range(first, end, _WINDOW):
             _compare(client, archive, one, refused, at, min(at + _WINDOW, end))
-        refused.settle()
+        refused.complete()
         one.unverified = max(0, below - refused.below(first))
         partitions.append(one)
     snapshot = archive.table.current_snapshot()
@@ -146,28 +146,28 @@ def audit(client: TopicClient, archive: TopicArchive) -> Audit:
     return Audit(partitions, int(total or 0))
 
 
-class _Refused:
+class _RefusedOffsets:
     """The offsets of a partition that cannot be rows.
 
-    letters: the dead letters in order, as pairs of start and exclusive end.
+    dead_letters: the dead letters in order, as pairs of start and exclusive end.
     """
 
-    def __init__(self, letters: list[tuple[int, int]], one: PartitionAudit) -> None:
-        self._letters = letters
-        self._starts = [start for start, _ in letters]
+    def __init__(self, dead_letters: list[tuple[int, int]], one: PartitionAudit) -> None:
+        self._dead_letters = dead_letters
+        self._starts = [start for start, _ in dead_letters]
         self._one = one
 
     def check_rows(self, offsets: pa.Array) -> None:
         """Find rows that are dead letters, too."""
-        if not self._letters or not len(offsets):
+        if not self._dead_letters or not len(offsets):
             return
         low = bisect_right(self._starts, offsets[0].as_py()) - 1
         high = bisect_right(self._starts, offsets[-1].as_py())
-        for start, end in self._letters[max(0, low) : high]:
+        for start, end in self._dead_letters[max(0, low) : high]:
             inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
             self._one.doubled.add(offsets.filter(inside))
 
-    def note(self, refused: Refused, archived: pa.Array) -> pa.Array:
+    def note(self, refused: RefusedRecord, archived: pa.Array) -> pa.Array:
         """Account for a refused record of the log; return its rows.
 
         It may have rows: impossible timestamps may be null, and a batch may be damaged later.
@@ -176,28 +176,32 @@ class _Refused:
         inside = pc.and_(pc.greater_equal(archived, first), pc.less_equal(archived, last))
         rows = archived.filter(inside)
         if not len(rows):
-            unnamed = [offset for offset in range(first, last + 1) if not self._is_letter(offset)]
+            unnamed = [
+                offset for offset in range(first, last + 1) if not self._is_dead_letter(offset)
+            ]
             self._one.unproved.add(pa.array(unnamed, pa.int64()))
         return rows
 
-    def _is_letter(self, offset: int) -> bool:
+    def _is_dead_letter(self, offset: int) -> bool:
         at = bisect_right(self._starts, offset) - 1
-        return at >= 0 and offset < self._letters[at][1]
+        return at >= 0 and offset < self._dead_letters[at][1]
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         """Compare the counts with the progress."""
         one = self._one
-        letters = sum(end - start for start, end in self._letters)
-        one.lost_letters = max(0, one.refused.dead_letters - letters)
-        excess = one.unproved.count - one.refused.skipped - one.lost_letters
+        dead_letters = sum(end - start for start, end in self._dead_letters)
+        one.lost_dead_letters = max(0, one.refused.dead_letters - dead_letters)
+        excess = one.unproved.count - one.refused.skipped - one.lost_dead_letters
         if excess > 0:
             one.missing.count += excess
             one.missing.first += one.unproved.first[: max(0, _NAMED_MAX - len(one.missing.first))]
 
     def below(self, first: int) -> int:
         """Return how many refused offsets are below the start of the log."""
-        letters = sum(min(end, first) - start for start, end in self._letters if start < first)
-        return letters + max(0, self._one.refused.skipped - self._one.unproved.count)
+        dead_letters = sum(
+            min(end, first) - start for start, end in self._dead_letters if start < first
+        )
+        return dead_letters + max(0, self._one.refused.skipped - self._one.unproved.count)
 
 
 def row_offsets(
@@ -207,12 +211,12 @@ def row_offsets(
     offset_range = OffsetRange(archive.topic, partition, start, end, archive.topic_id)
     if start >= end:
         return
-    reader = ArchivedRows(_NO_COLUMNS, archive.address.catalog, null_timestamps=True, way_on="")
+    reader = ArchivedRows(_NO_COLUMNS, archive.address.catalog, null_timestamps=True, hint="")
     for batch in reader.read(offset_range, files_of(archive, [offset_range])):
         yield batch.column(0)
 
 
-def _check_rows(archive: TopicArchive, one: PartitionAudit, refused: _Refused) -> None:
+def _check_rows(archive: TopicArchive, one: PartitionAudit, refused: _RefusedOffsets) -> None:
     """Count rows; find offsets that are there twice, outside the extent, or dead letters."""
     last = pa.array([-1], pa.int64())
     for offsets in row_offsets(archive, one.partition):
@@ -233,7 +237,7 @@ def _compare(
     client: TopicClient,
     archive: TopicArchive,
     one: PartitionAudit,
-    refused: _Refused,
+    refused: _RefusedOffsets,
     start: int,
     end: int,
 ) -> None:
@@ -241,7 +245,7 @@ def _compare(
     offset_range = OffsetRange(archive.topic, one.partition, start, end, archive.topic_id)
     archived = _joined(list(row_offsets(archive, one.partition, start, end)))
     unusual: list[pa.Array] = []
-    rows = Sieve(_COMPARED, lambda refusal: unusual.append(refused.note(refusal, archived)))
+    rows = RowFilter(_COMPARED, lambda refusal: unusual.append(refused.note(refusal, archived)))
     usual = [batch.column(0) for batch in rows.convert(offset_range, client.batches(offset_range))]
     logged = _joined([*usual, *unusual])
     if unusual:

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from lakelog.tables.archive.dead_letters import find_letters, letters_address
+from lakelog.tables.archive.dead_letters import dead_letters_of, find_dead_letters
+from lakelog.tables.compacted.refresh import GRACE_S as COMPACTED_GRACE_S
+from lakelog.tables.compacted.refresh import KEPT
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.exchange import REPLACED
 from lakelog.tables.iceberg.expiry import Policy, expire_by
 from lakelog.tables.iceberg.stored_files import StoredFile, place_of, referenced_files, stored_files
-from lakelog.tables.latest.refresh import GRACE_S as LATEST_GRACE_S
-from lakelog.tables.latest.refresh import KEPT
 
 GRACE_S = 86_400.0
 ORPHAN_AGE_S = 3 * 86_400.0
@@ -91,22 +91,22 @@ def clean_all(
     *,
     grace_s: float = GRACE_S,
     orphan_age_s: float = ORPHAN_AGE_S,
-    latest: TableAddress | None = None,
+    compacted: TableAddress | None = None,
 ) -> Cleaned:
     """Clean an archive's table and those beside it; return the sums. Arguments as of `clean`.
 
-    latest: the table of newest records. Each refresh rewrites files of it, so at most `KEPT`
-    snapshots and the files of `GRACE_S` of `latest/refresh.py` stay there.
+    compacted: the table of newest records. Each refresh rewrites files of it, so at most `KEPT`
+    snapshots and the files of `GRACE_S` of `compacted/refresh.py` stay there.
     """
     done = clean(address, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
-    if find_letters(address) is not None:
-        letters = letters_address(address)
-        done += clean(letters, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
-    if latest is not None:
+    if find_dead_letters(address) is not None:
+        dead_letters = dead_letters_of(address)
+        done += clean(dead_letters, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
+    if compacted is not None:
         ages = [age for age in (policy.max_age_ms, KEPT.max_age_ms) if age is not None]
         few = Policy(min(policy.kept, KEPT.kept), min(ages))
-        grace = min(grace_s, LATEST_GRACE_S)
-        done += clean(latest, few, now_s, grace_s=grace, orphan_age_s=orphan_age_s)
+        grace = min(grace_s, COMPACTED_GRACE_S)
+        done += clean(compacted, few, now_s, grace_s=grace, orphan_age_s=orphan_age_s)
     return done
 
 

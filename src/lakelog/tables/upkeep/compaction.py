@@ -20,13 +20,13 @@ from pyiceberg.table import FileScanTask, Table
 
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import property_name
+from lakelog.tables.hybrid.files import ArchivedFile, archived_file
+from lakelog.tables.hybrid.rows import ArchivedRows
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.data_file import data_file
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit
-from lakelog.tables.joined.files import ArchivedFile, archived_file
-from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.typed.columns import foreign_columns, own_schema
 
@@ -229,7 +229,7 @@ def _row_group(
 def _ordered(
     topic: str, files: Sequence[ArchivedFile], schema: pa.Schema, catalog: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    reader = ArchivedRows(schema, catalog, null_timestamps=True, way_on="")
+    reader = ArchivedRows(schema, catalog, null_timestamps=True, hint="")
     first = min(file.partitions[0] for file in files)
     last = max(file.partitions[1] for file in files)
     if first < 0:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakelog.tables.archive.progress import Extent
+from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.iceberg.partition_spec import spec_text
-from lakelog.tables.joined.archives import TopicArchive
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.upkeep.compaction import TARGET_BYTES
 

@@ -8,18 +8,18 @@ from dataclasses import replace
 
 from lakelog.client.admin.api import Admin
 from lakelog.client.admin.configs import ResourceType
-from lakelog.tables.archive.dead_letters import find_letters, letters_address
+from lakelog.tables.archive.dead_letters import dead_letters_of, find_dead_letters
+from lakelog.tables.archive.location import KEYS, TableLocation, owner_of
 from lakelog.tables.archive.opening import PARTITION_BY
-from lakelog.tables.archive.place import KEYS, TablePlace, owner_of
 from lakelog.tables.archive.progress import archived_topic_ids
 from lakelog.tables.archive.publication import group_of, keys_of
+from lakelog.tables.compacted.location import ENABLED
+from lakelog.tables.compacted.location import KEYS as COMPACTED_KEYS
+from lakelog.tables.compacted.table import find_table
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
-from lakelog.tables.latest.place import ENABLED
-from lakelog.tables.latest.place import KEYS as LATEST_KEYS
-from lakelog.tables.latest.table import find_table
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.upkeep.removal import is_unfinished, remove
 
@@ -34,11 +34,11 @@ def create(
     name: str,
     partition_by: str | None = None,
     *,
-    latest: bool = False,
+    compacted: bool = False,
 ) -> TableAddress:
     """Create the table, unless it exists, and make it the topic's.
 
-    partition_by: the value of `table.partition_by`; by default the topic's. latest: set the key
+    partition_by: the value of `table.partition_by`; by default the topic's. compacted: set the key
     `table.latest`. From then on retention keeps the topic's records until they are archived. Raises
     as `ensure_table`, `ValueError` for the table of another topic and for an unknown term,
     `TopicMissingError`, `KafkaError`.
@@ -55,7 +55,7 @@ def create(
     if archived_topic_ids(table.properties) - {topic_id}:
         raise _taken(name, f"has rows of another topic, perhaps of an earlier {topic!r}")
     keys = {"table.enable": "true", **keys_of(topic, name, warehouse)}
-    if latest:
+    if compacted:
         keys[ENABLED] = "true"
     if terms:
         keys[PARTITION_BY] = ",".join(map(str, terms))
@@ -67,7 +67,7 @@ def _taken(name: str, why: str) -> ValueError:
     return ValueError(f"the table {NAMESPACE}.{name} {why}: choose another name with --name")
 
 
-def check_droppable(client: TopicClient, topic: str, listed: TablePlace) -> None:
+def check_droppable(client: TopicClient, topic: str, listed: TableLocation) -> None:
     """Raise `ValueError` if the table at `listed` is not the topic's.
 
     A table with rows of another topic is not, nor an empty table that another topic names, too.
@@ -94,12 +94,12 @@ def drop(
     address: TableAddress,
     *,
     purge: bool,
-    latest: TableAddress | None = None,
+    compacted: TableAddress | None = None,
     is_named: bool = True,
 ) -> int:
     """Take the table from the topic and drop it with its dead letters; return the deleted files.
 
-    purge: delete its files, too. latest: the table of newest records, which is dropped as well.
+    purge: delete its files, too. compacted: the table of newest records, which is dropped as well.
     is_named: the topic's keys name this table; otherwise they stay.
 
     The keys that enable the tables are reset first, so that jobs and queries leave them alone, and
@@ -116,15 +116,15 @@ def drop(
     # The group may have been deleted by a user, or never created.
     with suppress(Exception):
         admin.groups.delete(group_of(address.identifier[1]))
-    dropped, letters = [address], letters_address(address)
-    if find_letters(address) is not None or is_unfinished(letters):
-        dropped.insert(0, letters)
+    dropped, dead_letters = [address], dead_letters_of(address)
+    if find_dead_letters(address) is not None or is_unfinished(dead_letters):
+        dropped.insert(0, dead_letters)
     # After the archive: a running refresh would create the table of newest records again.
-    if latest is not None:
-        dropped.append(latest)
+    if compacted is not None:
+        dropped.append(compacted)
     deleted = sum(remove(address, purge=purge) for address in dropped)
     if is_named:
-        _reset(admin, topic, (*KEYS, *LATEST_KEYS))
+        _reset(admin, topic, (*KEYS, *COMPACTED_KEYS))
     return deleted
 
 

@@ -8,18 +8,20 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.commands.produce import _finish, _linger_ms, summary
 from lakelog.cli.failures import CliError
 from lakelog.cli.main import run
-from lakelog.cli.options import Output, Session
-from lakelog.cli.records.delivery import Report, Written
+from lakelog.cli.options import CommandSession, Output
+from lakelog.cli.records.delivery import Report, WrittenRecords
 
 _LATE = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no answer in time")
 
 
 def _finished(report: Report, form: str = "table") -> int:
-    return _finish(report, "orders", 2.0, Session(), Output(format=form))  # type: ignore[arg-type]
+    return _finish(report, "orders", 2.0, CommandSession(), Output(format=form))  # type: ignore[arg-type]
 
 
 def _written(count: int) -> Report:
-    return Report(records=count, bytes=2 * count, partitions={0: Written(count, 5, 4 + count)})
+    return Report(
+        records=count, bytes=2 * count, partitions={0: WrittenRecords(count, 5, 4 + count)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_a_wrong_option_fails_before_connecting(
 
 def test_linger_is_shorter_than_the_timeout() -> None:
     """Otherwise each record expires while its batch waits for others."""
-    session = Session(timeout="2s")
+    session = CommandSession(timeout="2s")
     assert _linger_ms("1999ms", session) == 1999
     with pytest.raises(CliError, match="--linger 2s is not shorter than --timeout 2s"):
         _linger_ms("2s", session)
@@ -98,7 +100,7 @@ def test_json_has_the_results_of_a_failed_run_too(capsys: pytest.CaptureFixture[
 
 
 def test_partitions_are_listed_in_their_order() -> None:
-    report = Report(partitions={10: Written(1, 3, 3), 2: Written(2, 0, 1)})
+    report = Report(partitions={10: WrittenRecords(1, 3, 3), 2: WrittenRecords(2, 0, 1)})
     assert [
         (row["partition"], row["records"], row["first_offset"], row["last_offset"])
         for row in summary(report, "orders").data["partitions"]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.cli import table_places
+from lakelog.cli import table_locations
 from lakelog.cli.commands.table import document
 from lakelog.cli.main import run
 
@@ -13,7 +13,7 @@ _RESULT = {"topic": "orders", "rows_total": 7, "ends": {"0": 4, "10": 3}}
 def test_a_wrong_option_fails_before_connecting(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(table_places, "_NEEDED", ())
+    monkeypatch.setattr(table_locations, "_NEEDED", ())
     assert run(["table", "sync", "orders", "-b", "127.0.0.1:1", *words]) == 2
     assert "error[LL0902]" in capsys.readouterr().err
 
@@ -33,6 +33,6 @@ def test_json_and_table_show_the_first_offsets_that_are_not_archived() -> None:
 def test_either_one_topic_or_all_enabled_ones(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(table_places, "_NEEDED", ())
+    monkeypatch.setattr(table_locations, "_NEEDED", ())
     assert run(["table", "sync", *words, "-b", "127.0.0.1:1"]) == 2
     assert "specify either a TOPIC or --enabled" in capsys.readouterr().err

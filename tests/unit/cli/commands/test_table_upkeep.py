@@ -8,7 +8,7 @@ from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.upkeep.overview import Overview, PartitionOverview
 from unit.tables.archive_table import new_table, write_batch
-from unit.tables.joined.kit import archive_of
+from unit.tables.hybrid.kit import archive_of
 
 
 @pytest.fixture

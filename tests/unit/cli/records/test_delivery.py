@@ -7,7 +7,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.failures import CliError
-from lakelog.cli.records.delivery import Written, send_all
+from lakelog.cli.records.delivery import WrittenRecords, send_all
 from lakelog.cli.records.record_text import Header, InputRecord
 
 _TOO_LARGE = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
@@ -67,7 +67,7 @@ def test_every_record_is_counted_where_it_went() -> None:
     report = send_all(sink, "t", [*records, *_values(b"abc")])
     assert sink.sent[:2] == records
     assert (report.records, report.bytes, report.failed) == (3, 6, 0)
-    assert report.partitions == {0: Written(2, 100, 101), 1: Written(1, 100, 100)}
+    assert report.partitions == {0: WrittenRecords(2, 100, 101), 1: WrittenRecords(1, 100, 100)}
 
 
 def test_failures_do_not_stop_the_rest() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.options import Session
+from lakelog.cli.options import CommandSession
 from lakelog.cli.records.record_sizes import (
     BATCH_BYTES_MAX,
     REQUEST_BYTES_MAX,
@@ -57,14 +57,14 @@ def test_a_batch_is_never_larger_than_the_topic_allows(
 ) -> None:
     with ScriptedBroker() as broker:
         broker.on(DescribeConfigsRequest, response)
-        assert find_target(Session(brokers=broker.address), "orders").batch_bytes == expected
+        assert find_target(CommandSession(brokers=broker.address), "orders").batch_bytes == expected
 
 
 def test_other_errors_are_raised() -> None:
     with ScriptedBroker() as broker:
         broker.on(DescribeConfigsRequest, described(None, error=42))
         with pytest.raises(KafkaError) as error:
-            find_target(Session(brokers=broker.address), "orders")
+            find_target(CommandSession(brokers=broker.address), "orders")
         assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
@@ -72,6 +72,6 @@ def test_other_errors_are_raised() -> None:
 def test_a_topic_that_the_first_record_creates_is_noted(topic: str, hint: str) -> None:
     with ScriptedBroker() as broker:
         broker.on(DescribeConfigsRequest, described(None, error=3))
-        target = find_target(Session(brokers=broker.address), topic)
+        target = find_target(CommandSession(brokers=broker.address), topic)
     assert target.batch_bytes == BATCH_BYTES_MAX
     assert target.creation == f"created topic '{topic}', which did not exist{hint}"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember, State, Step
+from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember, MembershipState, Step
 from lakelog.client.errors import ClientError
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -83,7 +83,7 @@ def test_a_follower_sends_no_shares_and_takes_its_own() -> None:
     assert share.member_id == "m2"
     assert member.synced(SyncGroupResponse(assignment=share.assignment)) is Step.GO_ON
     assert member.assigned == {("a", 2)}
-    assert member.state is State.STABLE
+    assert member.state is MembershipState.STABLE
     assert member.membership.generation == 4
 
 
@@ -100,7 +100,7 @@ def test_an_assignment_that_cannot_be_decoded_is_an_error_of_the_group() -> None
     with pytest.raises(ClientError, match="the assignment by the leader of the group") as error:
         member.synced(SyncGroupResponse(assignment=b"\0\0\0\0\0\x09"))
     assert error.value.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert member.state is State.JOINED
+    assert member.state is MembershipState.JOINED
 
 
 def test_a_returning_static_leader_does_not_repeat_the_assignment() -> None:
@@ -121,7 +121,7 @@ def test_a_returning_static_leader_does_not_repeat_the_assignment() -> None:
 def test_a_rebalance_keeps_the_member_id_and_names_owned_partitions() -> None:
     member = stable()
     assert member.failed(ErrorCode.REBALANCE_IN_PROGRESS) is Step.REJOIN
-    assert member.state is State.UNJOINED
+    assert member.state is MembershipState.UNJOINED
     request = member.join()
     assert request.member_id == "m1"
     subscription = decode_versioned(ConsumerProtocolSubscription, request.protocols[0].metadata)
@@ -148,7 +148,7 @@ def test_an_expelled_member_rejoins_without_id_and_generation(code: ErrorCode) -
 def test_another_coordinator_changes_nothing_else(code: ErrorCode) -> None:
     member = stable()
     assert member.failed(code) is Step.FIND_COORDINATOR
-    assert member.state is State.STABLE
+    assert member.state is MembershipState.STABLE
     assert member.heartbeat().generation_id == 4
 
 

@@ -73,10 +73,10 @@ def test_control_batches_move_the_position_and_are_not_handed_out() -> None:
 def test_a_seek_drops_fetched_records() -> None:
     position = Position(("t", 0), 0)
     fill(position, batch(0))
-    turn = position.turn
+    move = position.move
     position.seek(100)
     assert (position.has_records, position.fetch_offset) == (False, 100)
-    assert position.turn != turn
+    assert position.move != move
 
 
 def test_a_batch_that_cannot_be_decoded_stays_the_next_one() -> None:

@@ -16,7 +16,7 @@ from lakelog.client.sink import (
     SinkStatus,
     Written,
 )
-from lakelog.protocol.commit_sets import ChildState, Refusal, Refused, SinkState
+from lakelog.protocol.commit_sets import ChildState, Refusal, RefusedCommitSet, SinkState
 from lakelog.protocol.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -96,7 +96,7 @@ def test_a_commit_that_no_coordinator_answers_has_an_unknown_outcome(
 def test_an_abort_has_no_winners_and_reports_a_committed_batch(
     sinks: ScriptedBroker, sink: Sink
 ) -> None:
-    refused = Refused(reason=Refusal.BATCH_COMMITTED, message="batch 5 is committed")
+    refused = RefusedCommitSet(reason=Refusal.BATCH_COMMITTED, message="batch 5 is committed")
     sinks.on(EndTxnRequest, EndTxnResponse(error_code=48, refused=refused))
     with pytest.raises(BatchCommittedError, match="batch 5 is committed"):
         sink.abort(RUN, 5)

@@ -9,7 +9,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError
 from lakelog.client.sink import BatchCommittedError, Receipt, Run, SinkProducer, Written
-from lakelog.protocol.commit_sets import Refusal, Refused
+from lakelog.protocol.commit_sets import Refusal, RefusedCommitSet
 from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.produce import (
@@ -97,7 +97,7 @@ def test_a_task_without_records_has_an_empty_receipt(producer: SinkProducer) -> 
 def test_a_task_of_a_committed_batch_learns_so(
     sinks: ScriptedBroker, producer: SinkProducer
 ) -> None:
-    refused = Refused(reason=Refusal.BATCH_COMMITTED, message="batch 4 is committed")
+    refused = RefusedCommitSet(reason=Refusal.BATCH_COMMITTED, message="batch 4 is committed")
     answer = InitProducerIdResponse(error_code=48, refused=refused)
     sinks.on(InitProducerIdRequest, answer)
     with pytest.raises(BatchCommittedError):

@@ -118,13 +118,13 @@ async def test_deletions_return_the_state_of_their_coordinator(setup: Setup) -> 
     setup.coordinator.close()
     response = await setup.coordinator.admin.offset_delete(request)
     assert response.error_code == ErrorCode.NOT_COORDINATOR
-    setup.log.read_gate = asyncio.Event()
+    setup.log.read_barrier = asyncio.Event()
     loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
     await asyncio.sleep(0.1)
     response = await setup.coordinator.admin.offset_delete(request)
     assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert await _delete(setup, GROUP) == [(GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-    setup.log.read_gate.set()
+    setup.log.read_barrier.set()
     await loading
     assert await committed(setup) == {ORDERS: 7}
 

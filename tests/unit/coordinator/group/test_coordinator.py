@@ -83,7 +83,7 @@ async def test_members_need_a_group_id_and_offsets_do_not(setup: Setup) -> None:
 async def test_while_loading_only_a_heartbeat_of_a_classic_member_succeeds(setup: Setup) -> None:
     """The member keeps its assignment instead of joining again."""
     setup.coordinator.close()
-    setup.log.read_gate = asyncio.Event()
+    setup.log.read_barrier = asyncio.Event()
     loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
     await asyncio.sleep(0.1)
     in_progress = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -91,7 +91,7 @@ async def test_while_loading_only_a_heartbeat_of_a_classic_member_succeeds(setup
     assert codes == [in_progress, in_progress, 0, in_progress, in_progress]
     assert await commit_codes(setup, {ORDERS: 7}) == [in_progress]
     setup.coordinator.on_topics_deleted([("orders", b"o" * 16)])
-    setup.log.read_gate.set()
+    setup.log.read_barrier.set()
     await loading
 
 
@@ -175,7 +175,7 @@ async def _commit(setup: Setup, group: str) -> int:
 
 
 @pytest.mark.parametrize("wait_s", [0, 131])
-def test_a_new_group_replaces_a_newcomer_after_two_minutes(wait_s: int) -> None:
+def test_a_new_group_replaces_a_probationary_group_after_two_minutes(wait_s: int) -> None:
     @in_virtual_time(**FULL)
     async def scenario(setup: Setup) -> None:
         for group in ("a", "b", "c"):
@@ -209,7 +209,7 @@ async def test_groups_that_committed_again_and_groups_with_members_stay(setup: S
 
 @in_virtual_time(**FULL)
 async def test_a_search_without_a_result_is_not_repeated_within_a_second(setup: Setup) -> None:
-    """Each search visits every newcomer, so a flood of requests must not repeat it."""
+    """Each search visits every probationary group, so a flood of requests must not repeat it."""
     for group in ("a", "b", "c"):
         assert await _commit(setup, group) == 0
     evictor = setup.coordinator._evictor

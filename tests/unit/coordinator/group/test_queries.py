@@ -210,14 +210,14 @@ def test_while_loading_and_where_not_owned(version: int) -> None:
         (group,) = await _describe(setup, GROUP, version=version)
         assert group.error_code == ErrorCode.NOT_COORDINATOR
         assert await _list(setup) == set()
-        setup.log.read_gate = asyncio.Event()
+        setup.log.read_barrier = asyncio.Event()
         loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
         await asyncio.sleep(0.1)
         (group,) = await _describe(setup, GROUP, version=version)
         assert group.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         response = await setup.coordinator.admin.list_groups(ListGroupsRequest())
         assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        setup.log.read_gate.set()
+        setup.log.read_barrier.set()
         await loading
         assert await _list(setup) == {GROUP}
 

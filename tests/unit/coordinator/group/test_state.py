@@ -147,7 +147,7 @@ def test_a_group_that_commits_again_after_ten_seconds_may_not_be_evicted() -> No
     _commit(state, "a", 1000)
     _commit(state, "b", 1000)
     _commit(state, "b", 11_000)
-    assert state.newcomers() == [(1000, "a")]
+    assert state.probationary_groups() == [(1000, "a")]
 
 
 def test_several_requests_for_room_cause_one_check_for_expiry() -> None:

@@ -66,7 +66,7 @@ def test_an_id_is_settled_between_two_steps() -> None:
     assert setup.ids.find("t") == (setup.ongoing, True, False)
     prepared = replace(setup.ongoing, state=TransactionState.PREPARE_COMMIT)
     decision = setup.step(prepared)
-    assert not setup.ids.find("t").is_settled
+    assert not setup.ids.find("t").is_complete
     setup.ids.forget(Now(0, 0), decision.records[0])
     assert setup.ids.find("t") == (setup.ongoing, True, False)
     decision = setup.step(prepared)
@@ -79,20 +79,20 @@ def test_additions_of_partitions_build_on_each_other() -> None:
     grown = replace(setup.ongoing, partitions=frozenset([("orders", 0)]))
     setup.step(grown)
     assert setup.ids.find_adding("t").current is grown
-    assert setup.ids.find_adding("t").is_settled
+    assert setup.ids.find_adding("t").is_complete
     assert setup.ids.find("t").current is setup.ongoing
 
 
 def test_no_partition_is_added_behind_the_end_of_the_transaction() -> None:
     setup = Ids()
     setup.step(replace(setup.ongoing, state=TransactionState.PREPARE_ABORT))
-    assert not setup.ids.find_adding("t").is_settled
+    assert not setup.ids.find_adding("t").is_complete
 
 
 def test_a_pending_fence_comes_before_any_other_step() -> None:
     setup = Ids()
     setup.fences["t"] = Fence([OpenTransaction("orders", 0, 7, 3, -1, 0)])
-    assert not setup.ids.find("t").is_settled
+    assert not setup.ids.find("t").is_complete
 
 
 def test_epochs_below_the_end_of_forgotten_ones_may_be_old() -> None:

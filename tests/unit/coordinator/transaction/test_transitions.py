@@ -40,8 +40,8 @@ ONGOING = Transaction(
 PREPARED = replace(ONGOING, state=TransactionState.PREPARE_COMMIT)
 
 
-def _known(current: Transaction | None, *, is_settled: bool = True, is_old: bool = False) -> Known:
-    return Known(current, is_settled, is_old)
+def _known(current: Transaction | None, *, is_complete: bool = True, is_old: bool = False) -> Known:
+    return Known(current, is_complete, is_old)
 
 
 def _ended(
@@ -99,7 +99,7 @@ def test_a_repeated_end_is_answered_again_and_writes_nothing() -> None:
 
 def test_a_producer_without_the_id_learns_so_before_it_learns_of_a_step_in_progress() -> None:
     """Otherwise a fenced producer would retry until the step is committed."""
-    busy = _known(ONGOING, is_settled=False)
+    busy = _known(ONGOING, is_complete=False)
     assert _code(busy) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert _code(busy, Producer(7, 1)) == ErrorCode.PRODUCER_FENCED
     assert _code(busy, Producer(8, 3)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -129,7 +129,7 @@ def test_partitions_that_are_there_change_nothing() -> None:
     assert _added(_known(ONGOING), A) is ONGOING
 
 
-@pytest.mark.parametrize("known", [_known(PREPARED), _known(ONGOING, is_settled=False)])
+@pytest.mark.parametrize("known", [_known(PREPARED), _known(ONGOING, is_complete=False)])
 def test_no_partition_joins_while_the_id_changes(known: Known) -> None:
     with pytest.raises(KafkaError) as raised:
         _added(known, B)

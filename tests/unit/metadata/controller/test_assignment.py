@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.assignment import (
     PARTITIONS_PER_REQUEST_MAX,
+    check_capacity,
     check_manual,
-    check_room,
     choose_replicas,
     new_partitions,
     place_replicas,
@@ -51,9 +51,9 @@ def test_there_must_be_as_many_brokers_as_replicas(image: MetadataImage) -> None
 
 
 def test_a_request_is_limited_to_one_entry_of_the_log() -> None:
-    check_room(PARTITIONS_PER_REQUEST_MAX)
+    check_capacity(PARTITIONS_PER_REQUEST_MAX)
     with pytest.raises(KafkaError, match="at most 10000 partitions; use several requests"):
-        check_room(PARTITIONS_PER_REQUEST_MAX + 1)
+        check_capacity(PARTITIONS_PER_REQUEST_MAX + 1)
 
 
 def test_the_first_replica_leads_a_new_partition() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from lakelog.metadata.errors import MetadataUnavailable, MetadataUnsupported
 from lakelog.metadata.store import embedded, filesystem
-from lakelog.metadata.store.api import Change, MetadataBatch, Outcome
+from lakelog.metadata.store.api import Change, EntryOutcome, MetadataBatch
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.metadata.store.liveness import Neighbourhood
 from lakelog.runtime.posix import SystemClock
@@ -77,7 +77,7 @@ def test_a_killed_controller_is_replaced_and_its_entries_stay(tmp_path: Path) ->
         entries = (await store.read(0)).entries
         assert [entry.payload for entry in entries] == [b"from the neighbour"]
         late = MetadataBatch(b"w" * 16, 2, 1, b"of the old term")
-        assert (await store.append(late, 1)).outcome is Outcome.FENCED
+        assert (await store.append(late, 1)).outcome is EntryOutcome.FENCED
         await store.close()
 
     with neighbour_of(path) as neighbour:

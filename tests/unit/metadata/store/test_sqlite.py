@@ -13,7 +13,7 @@ from lakelog.metadata.errors import (
     MetadataUnavailable,
     MetadataUnsupported,
 )
-from lakelog.metadata.store.api import ControllerTerm, MetadataBatch, Outcome, Snapshot
+from lakelog.metadata.store.api import ControllerTerm, EntryOutcome, MetadataBatch, Snapshot
 from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.database import DatabaseFile, note_committed, read_committed
 from lakelog.metadata.store.sqlite import SqliteLog
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
     epoch = log.take_term(1, b"1" * 16, log.controller()).epoch
     for index in range(3):
         batch = MetadataBatch(WRITER, index, epoch, b"payload %d" % index)
-        assert log.append(batch, index).outcome is Outcome.DONE
+        assert log.append(batch, index).outcome is EntryOutcome.DONE
     log.close()
     return path
 
@@ -140,7 +140,7 @@ def test_a_full_device_refuses_and_recovers(path: Path) -> None:
     with pytest.raises(MetadataUnavailable, match="full"):
         log.append(large, 3)
     log._connection.execute("PRAGMA max_page_count = 1000000")
-    assert log.append(large, 3).outcome is Outcome.DONE
+    assert log.append(large, 3).outcome is EntryOutcome.DONE
     log.close()
 
 
@@ -158,7 +158,7 @@ def test_after_a_failed_sync_nothing_is_touched_again(path: Path) -> None:
     log.open(create=False)
     log.close()
     log._connection = sqlite3.connect(path, isolation_level=None, factory=_FailingCommit)
-    assert log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3).outcome is Outcome.UNKNOWN
+    assert log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3).outcome is EntryOutcome.UNKNOWN
     with pytest.raises(MetadataOffline, match="restart"):
         log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3)
     with pytest.raises(MetadataOffline):
@@ -177,7 +177,7 @@ def test_a_busy_file_is_unavailable_in_bounded_time(
     with pytest.raises(MetadataUnavailable, match="locked"):
         log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3)
     other.execute("ROLLBACK")
-    assert log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3).outcome is Outcome.DONE
+    assert log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3).outcome is EntryOutcome.DONE
     other.close()
     log.close()
 
@@ -214,7 +214,7 @@ def test_a_snapshot_forgets_the_oldest_of_a_thousand_writers(path: Path) -> None
     writers = [b"%016d" % number for number in range(1001)]
     for index, writer in enumerate(writers, 3):
         batch = MetadataBatch(writer, 0, epoch, b"")
-        assert log.append(batch, index).outcome is Outcome.DONE
+        assert log.append(batch, index).outcome is EntryOutcome.DONE
     log.write_snapshot(Snapshot(1004, b"all"))
     assert log.position_of(WRITER, 2) is None
     assert log.position_of(writers[0], 0) is None
@@ -255,7 +255,7 @@ def test_the_mark_follows_reads_and_appends(path: Path) -> None:
     assert mark is not None
     assert mark.end == 3
     log = _with_marks(path, marks)
-    assert log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3).outcome is Outcome.DONE
+    assert log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3).outcome is EntryOutcome.DONE
     log.close()
     now = marks.read()
     assert now is not None
@@ -314,8 +314,8 @@ def test_a_writer_of_the_present_term_that_is_behind_has_lost_its_place(path: Pa
     log = SqliteLog(DatabaseFile(path))
     log.open(create=False)
     epoch = log.controller().epoch
-    assert log.append(MetadataBatch(WRITER, 9, epoch, b"late"), 2).outcome is Outcome.LOST
-    assert log.append(MetadataBatch(WRITER, 9, epoch - 1, b"old"), 2).outcome is Outcome.FENCED
+    assert log.append(MetadataBatch(WRITER, 9, epoch, b"late"), 2).outcome is EntryOutcome.LOST
+    assert log.append(MetadataBatch(WRITER, 9, epoch - 1, b"old"), 2).outcome is EntryOutcome.FENCED
     log.close()
 
 

@@ -22,7 +22,7 @@ def test_an_append_is_settled_by_the_flush(world: MemoryBroker, appended: Append
         appended.check()
     assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
     world.run(committed(appended, world.broker.purgatory, world.tasks))
-    assert appended.is_settled
+    assert appended.is_complete
     appended.check()
 
 
@@ -37,26 +37,26 @@ def test_all_appends_are_waited_for(world: MemoryBroker, appended: Appended) -> 
     world.create("clicks", durability="fsync")
     partition = world.partition("clicks")
     partition.append(make_batch(), world.clock.wall_ms())
-    settled: list[int] = []
+    completed: list[int] = []
     wait = Acknowledgement(
         [appended, Appended(partition, 1, partition.leader_epoch)],
-        lambda: settled.append(1),
+        lambda: completed.append(1),
         lambda _: None,
     )
-    assert not wait.try_complete() and not settled
+    assert not wait.try_complete() and not completed
     world.pass_time(1)
-    assert wait.try_complete() and settled == [1]
+    assert wait.try_complete() and completed == [1]
 
 
 def test_at_the_deadline_the_answer_does_not_wait_any_longer(appended: Appended) -> None:
-    settled: list[int] = []
-    Acknowledgement([appended], lambda: settled.append(1), lambda _: None).expire()
-    assert settled == [1]
+    completed: list[int] = []
+    Acknowledgement([appended], lambda: completed.append(1), lambda _: None).expire()
+    assert completed == [1]
 
 
 def test_a_new_leader_epoch_ends_the_wait(appended: Appended) -> None:
     """Whether the new leader has the records is unknown here."""
     appended.partition.leader_epoch += 1
-    assert appended.is_settled
+    assert appended.is_complete
     with pytest.raises(KafkaError):
         appended.check()

@@ -57,7 +57,7 @@ class Deleting(ReplicaPair):
         return asked
 
     def elect_again(self) -> int:
-        """Begin a reign with records that may be committed; return the end of the log."""
+        """Begin a leader epoch with records that may be committed; return the end of the log."""
         self.produce(acks=1)
         self.change((LEADER, FOLLOWER), epoch_rises=True)
         self.follower.assume(self.role_in(), 0)

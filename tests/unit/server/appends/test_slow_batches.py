@@ -88,7 +88,7 @@ def test_others_are_served_while_a_compacted_topic_takes_a_slow_batch(
             good.deliver(_produce(number, "quick", make_batch()))
             await asyncio.sleep(0)
         assert _responses(bytes(good.sent)) == [(number, 0, number) for number in range(10)]
-        assert not first.sent, "it took no longer than ten turns of the loop"
+        assert not first.sent, "it took no longer than ten iterations of the loop"
         assert await _answers(first, 2) == [(1, 0, 0), (2, 0, RECORDS)]
         first.deliver(_produce(3, "slow", slow))
         assert (await _answers(first, 3))[2] == (3, 0, 0), "a retry is known again"
@@ -169,7 +169,7 @@ def test_others_are_served_while_a_time_is_looked_for(
             good.deliver(_produce(number, "quick", make_batch()))
             await asyncio.sleep(0)
         assert len(_responses(bytes(good.sent))) == 10
-        assert not asking.sent, "it took no longer than ten turns of the loop"
+        assert not asking.sent, "it took no longer than ten iterations of the loop"
         broker.server.broker.partitions.leader("slow", 0).log.roll(NOW)
         asking.was_sent.clear()
         await asking.was_sent.wait()

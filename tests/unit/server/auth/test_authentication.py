@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.registry import APIS
-from lakelog.server.auth.authentication import Authentication, State
+from lakelog.server.auth.authentication import Authentication, AuthenticationState
 from lakelog.server.auth.principal import ANONYMOUS, Principal, broker_principal
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
@@ -25,7 +25,7 @@ def authenticated(principal: Principal = ALICE) -> Authentication:
 
 def test_a_client_of_a_listener_without_sasl_is_anonymous_and_may_ask_anything() -> None:
     authentication = Authentication(is_required=False)
-    assert authentication.state is State.NOT_REQUIRED
+    assert authentication.state is AuthenticationState.NOT_REQUIRED
     assert authentication.principal == ANONYMOUS
     assert str(ANONYMOUS) == "User:ANONYMOUS"
     assert allowed(authentication) == KEYS
@@ -44,7 +44,7 @@ def test_a_broker_may_prove_itself_on_a_listener_without_sasl() -> None:
 
 def test_each_state_allows_the_apis_that_lead_to_the_next() -> None:
     authentication = Authentication(is_required=True)
-    assert authentication.state is State.HANDSHAKE
+    assert authentication.state is AuthenticationState.HANDSHAKE
     assert allowed(authentication) == {API_VERSIONS, SASL_HANDSHAKE}
     authentication.begin()
     assert allowed(authentication) == {SASL_AUTHENTICATE}
@@ -59,7 +59,7 @@ def test_each_state_allows_the_apis_that_lead_to_the_next() -> None:
 
 
 def test_every_transition_is_reported() -> None:
-    authentication, states = Authentication(is_required=True), list[State]()
+    authentication, states = Authentication(is_required=True), list[AuthenticationState]()
     authentication.on_change = lambda: states.append(authentication.state)
     authentication.begin()
     authentication.succeed(ALICE)
@@ -67,11 +67,11 @@ def test_every_transition_is_reported() -> None:
     authentication.begin()
     authentication.succeed(ALICE)
     assert states == [
-        State.AUTHENTICATING,
-        State.AUTHENTICATED,
-        State.EXPIRED,
-        State.AUTHENTICATING,
-        State.AUTHENTICATED,
+        AuthenticationState.AUTHENTICATING,
+        AuthenticationState.AUTHENTICATED,
+        AuthenticationState.EXPIRED,
+        AuthenticationState.AUTHENTICATING,
+        AuthenticationState.AUTHENTICATED,
     ]
 
 
@@ -81,14 +81,17 @@ def test_a_client_keeps_its_principal_when_it_authenticates_again() -> None:
     with pytest.raises(KafkaError, match="User:alice cannot become User:bob") as caught:
         authentication.succeed(BOB)
     assert caught.value.code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert (authentication.state, authentication.principal) == (State.AUTHENTICATING, ALICE)
+    assert (authentication.state, authentication.principal) == (
+        AuthenticationState.AUTHENTICATING,
+        ALICE,
+    )
 
 
 def test_a_session_does_not_expire_while_its_client_authenticates_again() -> None:
     authentication = authenticated()
     authentication.begin()
     authentication.expire()
-    assert authentication.state is State.AUTHENTICATING
+    assert authentication.state is AuthenticationState.AUTHENTICATING
 
 
 def test_success_follows_an_attempt_only() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.dialogue.errors import DialogueError
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerRecord
+from lakelog.network_client.errors import NetworkClientError
 from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from lakelog.server.auth.broker_proof import (
@@ -69,7 +69,7 @@ def call(callee: Callee, ends: Ends = ENDS, nonce: bytes = ONE) -> bool:
             request = proof.send(callee.respond(request))
     except StopIteration:
         return True
-    except DialogueError:
+    except NetworkClientError:
         return False
 
 
@@ -135,7 +135,7 @@ def test_a_malformed_first_token_is_refused(token: bytes) -> None:
 def test_a_callee_that_does_not_have_the_mechanism_ends_the_proof() -> None:
     proof = prove(ENDS, ONE)
     next(proof)
-    with pytest.raises(DialogueError, match="ILLEGAL_SASL_STATE"):
+    with pytest.raises(NetworkClientError, match="ILLEGAL_SASL_STATE"):
         proof.send(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
 
 

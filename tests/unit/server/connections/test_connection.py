@@ -157,14 +157,14 @@ def test_requests_behind_large_responses_go_on_when_those_leave_at_once() -> Non
 
 def test_a_peer_that_does_not_read_is_not_read_from() -> None:
     transport, sink, connection = connect()
-    transport.room = 0
+    transport.capacity = 0
     big = request(0, size=1 << 20)
     for _ in range(40):
         transport.incoming += frame(big)
     transport.run()
     assert transport.incoming
     assert len(sink.requests) < 12
-    transport.room = 1 << 30
+    transport.capacity = 1 << 30
     transport.run()
     assert len(sink.requests) == 40
     assert not connection.closed
@@ -174,7 +174,7 @@ def test_closing_releases_slices_and_abandons_waiting_requests() -> None:
     transport, sink, connection = connect()
     found = FakeSlice(b"z" * 100_000)
     sink.slices[request(1)] = found
-    transport.room = 0
+    transport.capacity = 0
     transport.incoming += frame(request(1))
     transport.run()
     sink.wait = True
@@ -303,7 +303,7 @@ def test_a_large_buffer_is_given_back_as_soon_as_its_request_is_handled() -> Non
 
 @pytest.mark.parametrize(("key", "most"), [(OTHER, 1), (PRODUCE, 64)])
 def test_many_requests_of_one_connection_leave_the_loop_to_others(key: int, most: int) -> None:
-    """Thousands fit into a buffer; one turn of the loop must not handle them all."""
+    """Thousands fit into a buffer; one iteration of the loop must not handle them all."""
     transport, sink, connection = connect()
     transport.incoming += b"".join(frame(request(number, key)) for number in range(5_000))
     handled = 0
@@ -327,12 +327,12 @@ def test_unread_responses_share_one_limit() -> None:
     connections = [connection for _, _, connection in crowd]
     file_world, file_sink, of_file = crowd[0]
     file_sink.slices[request(2)] = FakeSlice(bytes(9 << 20))
-    file_world.room = 0
+    file_world.capacity = 0
     file_world.incoming += frame(request(2))
     file_world.run()
     assert 512 <= unread.total < 600, "records in a file take no memory, but their range does"
     for (transport, _, _), size in zip(crowd[1:], [900_000, 800_000, 700_000], strict=True):
-        transport.room = 0
+        transport.capacity = 0
         transport.incoming += frame(request(1, size=size))
         transport.run()
     assert 2_400_000 < unread.total < 2_500_000
@@ -340,7 +340,7 @@ def test_unread_responses_share_one_limit() -> None:
     crowd[3][0].run()
     assert [connection.closed for connection in connections] == [False, True, False, False]
     for transport, _, _ in crowd:
-        transport.room = 20 << 20
+        transport.capacity = 20 << 20
         transport.run()
     assert unread.total == 0
     assert not of_file.closed
@@ -348,13 +348,13 @@ def test_unread_responses_share_one_limit() -> None:
 
 def test_one_response_too_many_waits_until_some_are_read() -> None:
     transport, sink, connection = connect()
-    transport.room = 0
+    transport.capacity = 0
     for number in range(10):
         transport.incoming += frame(request(number, size=400_000))
     transport.run()
     assert len(sink.requests) == 3
     assert connection.responses.unread_memory < 1_300_000
-    transport.room = 1 << 30
+    transport.capacity = 1 << 30
     transport.run()
     assert len(sink.requests) == 10
 
@@ -403,11 +403,11 @@ def test_a_muted_client_that_leaves_is_closed_at_once() -> None:
 
 def test_responses_are_sent_while_a_connection_is_muted() -> None:
     transport, sink, connection = connect()
-    transport.room = 0
+    transport.capacity = 0
     transport.incoming += frame(request(1))
     transport.run()
     connection.mute(0.5)
-    transport.room = 1 << 30
+    transport.capacity = 1 << 30
     transport.run()
     assert bytes(transport.sent) == b"<" + request(1) + b">"
     assert sink.requests == [request(1)]

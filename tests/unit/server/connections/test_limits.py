@@ -8,7 +8,7 @@ from fake_transport import FakeTransport
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.base.memory_budget import Share
 from lakelog.server.connections.limits import AcceptRate, SharedLimit
-from lakelog.server.connections.session import Session
+from lakelog.server.connections.session import ClientSession
 from lakelog.server.event_log.rate_limited import ClosingLog
 from storage_kit import ManualClock
 
@@ -40,7 +40,7 @@ class Held:
     """A connection as a limit knows it; its bytes outlive it."""
 
     def __init__(self) -> None:
-        self.session = Session(FakeTransport(), "PLAINTEXT", SecurityProtocol.PLAINTEXT)
+        self.session = ClientSession(FakeTransport(), "PLAINTEXT", SecurityProtocol.PLAINTEXT)
         self.closed = False
 
     def close(self) -> None:

@@ -17,14 +17,14 @@ import pytest
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.memory_budget import MemoryBudget
-from lakelog.runtime.turns import PART_S, LoopTurns
+from lakelog.runtime.loop_iterations import PART_S, LoopIterations
 from lakelog.server.auth.principal import BrokersApart, NoQuotas
 from lakelog.server.connections.listeners import Acceptor, Listeners
 from lakelog.server.connections.registry import ConnectionRegistry
-from lakelog.server.connections.request_turns import FREE
+from lakelog.server.connections.request_budget import FREE
 from lakelog.server.options import ListenError, ServeOptions, StartError
+from lakelog.server.requests.admission import Admission
 from lakelog.server.requests.dispatch import Dispatcher
-from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from memory_broker import MemoryBroker
 from storage_kit import ManualClock
@@ -152,10 +152,10 @@ class ArrivingSockets:
         self.dispatcher = Dispatcher(
             {},
             lambda context, request: None,
-            ConnectionRegistry(clock, LoopTurns(clock, tasks), MemoryBudget(0)),
+            ConnectionRegistry(clock, LoopIterations(clock, tasks), MemoryBudget(0)),
             tasks,
             RequestMetrics(clock),
-            Gate(BrokersApart(()), NoQuotas()),
+            Admission(BrokersApart(()), NoQuotas()),
             lambda file, error: None,
         )
         arriving_sockets: Any = self
@@ -218,23 +218,23 @@ def refused(sockets: list[FakeSocket]) -> list[int]:
 
 
 @pytest.mark.parametrize("others", [0, FREE])
-def test_a_crowd_that_connects_at_once_is_accepted_in_several_turns(others: int) -> None:
-    """`others` is what requests have taken of the turn."""
-    arriving_sockets, turns = ArrivingSockets({}), 0
+def test_a_crowd_that_connects_at_once_is_accepted_in_several_loop_iterations(others: int) -> None:
+    """`others` is what requests have taken of the loop iteration."""
+    arriving_sockets, iterations = ArrivingSockets({}), 0
     arriving_sockets.takes_ms = 1
     most = FREE - others + 2 + PART_S * 1000
     arriving_sockets.arriving.extend(FakeSocket("10.0.0.1") for _ in range(200))
     while arriving_sockets.arriving:
         assert arriving_sockets.acceptable is not None
-        arriving_sockets.dispatcher.connections.turns.left -= others
+        arriving_sockets.dispatcher.connections.iterations.left -= others
         accepted = len(arriving_sockets.dispatcher.connections)
         arriving_sockets.acceptable()
         accepted = len(arriving_sockets.dispatcher.connections) - accepted
         assert 1 <= accepted <= most
-        turns += 1
+        iterations += 1
         for callback in [arriving_sockets.soon.pop() for _ in list(arriving_sockets.soon)]:
             callback()
-    assert turns >= 200 / most
+    assert iterations >= 200 / most
 
 
 def test_all_connections_are_accepted_by_default() -> None:

@@ -11,7 +11,7 @@ import pytest
 from fake_transport import OTHER, FakeTransport, Sink, connect, frame, request
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.runtime.api import Tasks
-from lakelog.runtime.turns import LoopTurns
+from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from storage_kit import ManualClock
@@ -28,7 +28,7 @@ class History:
         self.chance = random.Random(seed)
         self.budget = MemoryBudget(150 * KIB, unread_max=600 * KIB)
         clock, tasks = ManualClock(), cast(Tasks, FakeTransport())
-        self.registry = ConnectionRegistry(clock, LoopTurns(clock, tasks), self.budget)
+        self.registry = ConnectionRegistry(clock, LoopIterations(clock, tasks), self.budget)
         self.members: list[Member] = []
 
     def step(self) -> None:
@@ -43,7 +43,7 @@ class History:
         sink.wait = self.chance.random() < 0.3
         limits = self.registry
         member = connect(sink=sink, memory=limits.memory, unread=limits.unread)
-        member[0].room = self.chance.choice([0, 10_000, 1 << 30])
+        member[0].capacity = self.chance.choice([0, 10_000, 1 << 30])
         self.members.append(member)
 
     def some(self) -> Member | None:
@@ -67,7 +67,7 @@ class History:
 
     def read(self) -> None:
         if (one := self.some()) is not None:
-            one[0].room += 100_000
+            one[0].capacity += 100_000
 
     def release_idle(self) -> None:
         if (one := self.some()) is not None:

@@ -15,7 +15,7 @@ def received(memory: RequestMemory, data: bytes) -> ReceiveBuffer:
     """A buffer that `data` was received into."""
     buffer = ReceiveBuffer(memory)
     while buffer.end < len(data):
-        assert buffer.make_room(lambda: None, stalled=False)
+        assert buffer.free_capacity(lambda: None, stalled=False)
         more = data[buffer.end : len(buffer.buffer)]
         buffer.view[buffer.end : buffer.end + len(more)] = more
         buffer.end += len(more)
@@ -32,9 +32,9 @@ def test_a_buffer_waits_for_the_budget_and_asks_again() -> None:
     memory = RequestMemory(Share(BUFFER_SIZE_MIN))
     asked: list[str] = []
     first, second, third = (received(memory, bytes(FIRST_BUFFER_SIZE)) for _ in range(3))
-    assert first.make_room(lambda: None, stalled=False)
-    assert second.make_room(lambda: None, stalled=False), "one may overdraw"
-    assert not third.make_room(lambda: asked.append("third"), stalled=False)
+    assert first.free_capacity(lambda: None, stalled=False)
+    assert second.free_capacity(lambda: None, stalled=False), "one may overdraw"
+    assert not third.free_capacity(lambda: asked.append("third"), stalled=False)
     assert third.is_waiting
     second.close()
     assert asked == ["third"]

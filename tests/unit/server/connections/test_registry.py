@@ -4,14 +4,16 @@ from typing import Any
 
 from fake_transport import connect
 from lakelog.base.memory_budget import MemoryBudget
-from lakelog.runtime.turns import LoopTurns
+from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.connections.registry import ConnectionRegistry
 from storage_kit import ManualClock
 
 
 def test_connections_are_counted_by_host_until_they_are_closed() -> None:
     tasks: Any = None
-    registry = ConnectionRegistry(ManualClock(), LoopTurns(ManualClock(), tasks), MemoryBudget(0))
+    registry = ConnectionRegistry(
+        ManualClock(), LoopIterations(ManualClock(), tasks), MemoryBudget(0)
+    )
     first, second = (connect()[2] for _ in range(2))
     for connection in (first, second):
         registry.add(connection)
@@ -24,6 +26,8 @@ def test_connections_are_counted_by_host_until_they_are_closed() -> None:
 
 def test_a_connection_that_was_never_added_may_be_discarded() -> None:
     tasks: Any = None
-    registry = ConnectionRegistry(ManualClock(), LoopTurns(ManualClock(), tasks), MemoryBudget(0))
+    registry = ConnectionRegistry(
+        ManualClock(), LoopIterations(ManualClock(), tasks), MemoryBudget(0)
+    )
     registry.discard(connect()[2])
     assert len(registry) == 0

@@ -79,10 +79,10 @@ def test_a_thread_is_the_first_at_every_page_that_is_not_there() -> None:
     data = random.Random(7).randbytes(5_500_000)
     transport.cold = set(pages(0, len(data) + 1_000_000))
     found = sink.slices[request(1)] = FakeSlice(data)
-    send_file, turns = transport.send_file, []
+    send_file, iterations = transport.send_file, []
 
     def note_send(sock: Any, file: Any, offset: int, count: int) -> int:
-        turns.append(count)
+        iterations.append(count)
         return send_file(sock, file, offset, count)
 
     transport.send_file = note_send  # type: ignore[method-assign]
@@ -93,7 +93,7 @@ def test_a_thread_is_the_first_at_every_page_that_is_not_there() -> None:
         transport.offloaded[number].finish()
         transport.run()
     assert bytes(transport.sent) == b"<" + data + b">"
-    assert max(turns) == 256 * 1024
+    assert max(iterations) == 256 * 1024
     assert (found.released, found.held) == (1, 0)
 
 
@@ -102,7 +102,7 @@ def test_no_more_is_read_for_a_peer_that_does_not_read() -> None:
     data = bytes(64 << 20)
     transport.cold = set(pages(0, len(data)))
     sink.slices[request(1)] = FakeSlice(data)
-    transport.room = 500_000
+    transport.capacity = 500_000
     transport.incoming += frame(request(1))
     transport.run()
     transport.offloaded[0].finish()
@@ -230,16 +230,16 @@ def fetching(sink: Sink, *numbers: int, data: bytes = SLICE) -> tuple[list[FakeS
     return found, b"".join(map(frame, bodies))
 
 
-@pytest.mark.parametrize("room", [0, 1, 3, 4, 60_000, 100_002, 100_003, 100_005, 100_006])
-def test_a_slice_for_a_lone_request_is_sent_at_once_as_far_as_there_is_room(room: int) -> None:
+@pytest.mark.parametrize("capacity", [0, 1, 3, 4, 60_000, 100_002, 100_003, 100_005, 100_006])
+def test_a_slice_for_a_lone_request_is_sent_at_once_as_far_as_there_is_room(capacity: int) -> None:
     transport, sink, _ = connect()
     (found,), frames = fetching(sink, 1)
     transport.incoming += frames
-    transport.room = room
+    transport.capacity = capacity
     transport.run()
-    assert bytes(transport.sent) == (b"<<<" + SLICE + b">>>")[:room]
-    assert found.released == (room >= 100_003)
-    transport.room = 1 << 30
+    assert bytes(transport.sent) == (b"<<<" + SLICE + b">>>")[:capacity]
+    assert found.released == (capacity >= 100_003)
+    transport.capacity = 1 << 30
     transport.run()
     assert bytes(transport.sent) == b"<<<" + SLICE + b">>>"
     assert found.released == 1
@@ -260,7 +260,7 @@ def test_slices_sent_at_once_or_not_keep_their_order(seed: int, size: int) -> No
     assert [one.released for one in found] == [1, 1, 1]
 
 
-def test_of_requests_that_came_together_each_waits_for_a_turn_to_send() -> None:
+def test_of_requests_that_came_together_each_waits_for_a_loop_iteration_to_send() -> None:
     transport, sink, _ = connect()
     _, frames = fetching(sink, 1, 2, data=bytes(1 << 20))
     transport.incoming += frames
@@ -281,16 +281,16 @@ def test_a_peer_that_is_gone_while_a_slice_is_sent(calls: int) -> None:
     assert bytes(transport.sent) == (b"", b"<<<", b"<<<" + SLICE)[calls]
 
 
-@pytest.mark.parametrize("room", [0, 1, 105, 106])
-def test_a_small_answer_to_a_lone_request_is_sent_at_once(room: int) -> None:
+@pytest.mark.parametrize("capacity", [0, 1, 105, 106])
+def test_a_small_answer_to_a_lone_request_is_sent_at_once(capacity: int) -> None:
     transport, sink, connection = connect()
     (found,), frames = fetching(sink, 1, data=bytes(100))
     transport.incoming += frames
-    transport.room = room
+    transport.capacity = capacity
     transport.run()
-    assert bytes(transport.sent) == (b"<<<" + bytes(100) + b">>>")[:room]
+    assert bytes(transport.sent) == (b"<<<" + bytes(100) + b">>>")[:capacity]
     assert found.released == 1
-    transport.room = 1 << 30
+    transport.capacity = 1 << 30
     transport.run()
     assert bytes(transport.sent) == b"<<<" + bytes(100) + b">>>"
     transport.calls_until_gone = 0
@@ -302,7 +302,7 @@ def test_a_small_answer_to_a_lone_request_is_sent_at_once(room: int) -> None:
 
 def read_in_sequence(transport: FakeTransport, sink: Sink, data: bytes, size: int) -> list[int]:
     """The connection asks for `size` bytes at a time; how often a thread has read for each."""
-    turns = []
+    iterations = []
     sink.at_once = True
     for number, start in enumerate(range(0, len(data), size)):
         found = sink.slices[request(number, FETCH)] = FakeSlice(data, start, size)
@@ -313,8 +313,8 @@ def read_in_sequence(transport: FakeTransport, sink: Sink, data: bytes, size: in
         while len(transport.sent) < wanted:
             transport.offloaded[-1].finish()
             transport.run()
-        turns.append(len(transport.offloaded) - before)
-    return turns
+        iterations.append(len(transport.offloaded) - before)
+    return iterations
 
 
 def test_the_loop_is_never_first_at_a_page_that_has_the_kernel_read_ahead() -> None:
@@ -323,16 +323,16 @@ def test_the_loop_is_never_first_at_a_page_that_has_the_kernel_read_ahead() -> N
     data = random.Random(9).randbytes(24 << 20)
     transport.cold = set(pages(0, 1 << 20))
     transport.marked = {place // 4096 for place in range(3 << 20, len(data), 5 << 20)}
-    turns = read_in_sequence(transport, sink, data, 1 << 20)
-    assert [number for number, count in enumerate(turns) if count] == [0, *range(1, 24, 4)]
+    iterations = read_in_sequence(transport, sink, data, 1 << 20)
+    assert [number for number, count in enumerate(iterations) if count] == [0, *range(1, 24, 4)]
     assert not transport.marked
 
 
 def test_a_reader_of_resident_ranges_needs_no_thread_any_more() -> None:
     transport, sink, _ = connect()
     transport.cold = {0}
-    turns = read_in_sequence(transport, sink, bytes(40 << 20), 1 << 20)
-    assert [number for number, count in enumerate(turns) if count] == [0, *range(1, 32, 4)]
+    iterations = read_in_sequence(transport, sink, bytes(40 << 20), 1 << 20)
+    assert [number for number, count in enumerate(iterations) if count] == [0, *range(1, 32, 4)]
 
 
 def test_a_range_known_not_to_be_resident_is_not_probed_again() -> None:

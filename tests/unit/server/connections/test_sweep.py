@@ -10,16 +10,16 @@ import pytest
 from fake_transport import OTHER, FakeSlice, connect, frame, request
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget, Share
-from lakelog.runtime.turns import LoopTurns
+from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.auth.principal import BrokersApart, NoQuotas
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.sweep import ConnectionSweep
-from lakelog.server.requests.gate import Gate
+from lakelog.server.requests.admission import Admission
 
-RELEASE = Gate(BrokersApart(()), NoQuotas()).release
+RELEASE = Admission(BrokersApart(()), NoQuotas()).release
 
 
 def registry_of(
@@ -27,7 +27,7 @@ def registry_of(
 ) -> ConnectionRegistry:
     """The connections of a sweep."""
     tasks: Any = None
-    registry = ConnectionRegistry(clock, LoopTurns(clock, tasks), MemoryBudget(0))
+    registry = ConnectionRegistry(clock, LoopIterations(clock, tasks), MemoryBudget(0))
     registry.memory = memory or registry.memory
     for connection in connections:
         registry.add(connection)
@@ -217,14 +217,14 @@ def test_a_client_that_does_not_read_responses_is_closed_eventually() -> None:
         clock,
         RELEASE,
     )
-    transport.room = slow_world.room = 0
+    transport.capacity = slow_world.capacity = 0
     for one, its_sink, owner in ((transport, sink, connection), (slow_world, slow_sink, slow)):
         owner.last_active = clock.now
         its_sink.slices[request(0)] = FakeSlice(bytes(9 << 20))
         one.incoming += frame(request(0))
         one.run()
     for _ in range(8):
-        slow_world.room += 10_240
+        slow_world.capacity += 10_240
         slow_world.run()
         sweep.run()
         clock.now += 5.0

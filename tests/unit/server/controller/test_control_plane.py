@@ -55,12 +55,12 @@ def test_a_role_elsewhere_is_that_in_a_partition_without_a_replica_here() -> Non
         assert role == control.role_elsewhere("orders", 1)
 
 
-def test_the_end_of_a_process_ends_the_promise_not_to_fence_it() -> None:
+def test_the_end_of_a_process_ends_the_lease_grant_not_to_fence_it() -> None:
     with MemoryBroker() as world:
         control = world._server._control
-        control.controller.promises.give(2)
+        control.controller.lease_grants.give(2)
         control._report_dead(Process(2, b"a" * 16))
-        assert control.controller.promises.divide({2: 7}) == ({2: 7}, None)
+        assert control.controller.lease_grants.divide({2: 7}) == ({2: 7}, None)
         world.pass_time(0.01)
 
 

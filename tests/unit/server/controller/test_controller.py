@@ -20,8 +20,8 @@ from lakelog.protocol.broker_registration import (
     Listener,
 )
 from lakelog.server.auth.broker_proof import Process
-from lakelog.server.controller.promises import WORD_PER_SESSION
-from lakelog.server.peers.silence import LEASE_PERCENT
+from lakelog.server.controller.lease_grants import GRANT_PER_SESSION
+from lakelog.server.inter_broker.silence import LEASE_PERCENT
 from memory_broker import MemoryBroker
 
 OTHER = 2
@@ -221,7 +221,7 @@ def test_a_dead_broker_is_fenced_after_a_bug(
         raise RuntimeError("planted")
 
     with monkeypatch.context() as planted:
-        planted.setattr(cluster.controller.promises, "divide", fail)
+        planted.setattr(cluster.controller.lease_grants, "divide", fail)
         cluster.controller.start()
         cluster.world.pass_time(10.0)
         fenced = [cluster.is_fenced]
@@ -234,7 +234,7 @@ def test_a_dead_broker_is_fenced_after_a_bug(
 def test_an_ended_broker_is_fenced_without_delay(cluster: Cluster) -> None:
     cluster.beat(cluster.register().broker_epoch)
     cluster.world.metadata._brokers.pop(OTHER)
-    cluster.controller.promises.give(OTHER)
+    cluster.controller.lease_grants.give(OTHER)
     cluster.controller.start()
     cluster.world.pass_time(0.01)
     fenced = [cluster.is_fenced]
@@ -243,13 +243,13 @@ def test_an_ended_broker_is_fenced_without_delay(cluster: Cluster) -> None:
     assert [*fenced, cluster.is_fenced] == [False, True]
 
 
-def test_a_dead_broker_is_fenced_after_the_promise_to_it(cluster: Cluster) -> None:
+def test_a_dead_broker_is_fenced_after_its_lease_grant(cluster: Cluster) -> None:
     cluster.beat(cluster.register().broker_epoch)
     session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
     cluster.world.metadata._brokers.pop(OTHER)
-    cluster.controller.promises.give(OTHER)
+    cluster.controller.lease_grants.give(OTHER)
     cluster.controller.start()
-    cluster.world.pass_time(session_s * WORD_PER_SESSION)
+    cluster.world.pass_time(session_s * GRANT_PER_SESSION)
     fenced = [cluster.is_fenced]
     cluster.world.pass_time(session_s * 0.1)
     assert [*fenced, cluster.is_fenced] == [False, True]
@@ -514,11 +514,11 @@ def test_a_broker_that_cannot_write_hands_over_and_is_noted_until_it_can(
 
 
 def test_a_broker_that_sends_heartbeats_can_be_in_sync_at_once(cluster: Cluster) -> None:
-    contacts = cluster.world._server._control.peers.contacts
+    reachable_brokers = cluster.world._server._control.peers.reachable_brokers
     epoch = cluster.register().broker_epoch
     cluster.beat(epoch)
     assert not cluster.is_fenced
-    assert contacts.lacking(cluster.world.broker.image) == frozenset()
+    assert reachable_brokers.lacking(cluster.world.broker.image) == frozenset()
     again = cluster.register(b"b" * 16).broker_epoch
     assert not cluster.beat(again).is_fenced
-    assert contacts.lacking(cluster.world.broker.image) == frozenset()
+    assert reachable_brokers.lacking(cluster.world.broker.image) == frozenset()

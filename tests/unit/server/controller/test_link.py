@@ -11,7 +11,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.store.api import ControllerTerm
 from lakelog.protocol.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from lakelog.server.controller.link import may_be_done
-from lakelog.server.peers.errors import (
+from lakelog.server.inter_broker.errors import (
     PeerDisconnectedError,
     PeerError,
     PeerTimedOutError,

@@ -19,7 +19,8 @@ CONTROLLER, SESSION_S = 2, 9.0
 
 
 class Scene:
-    """A controller that is asked through others; `contacts` are the calls that it answered."""
+    """A controller that is asked through others; `reachable_brokers` are the calls that it
+    answered."""
 
     controller_id = CONTROLLER
 
@@ -27,7 +28,7 @@ class Scene:
         self.loop = SimulatedLoop(None)
         self.are_needed = self.serves = True
         self.asked = 0
-        self.contacts: list[tuple[int, float]] = []
+        self.reachable_brokers: list[tuple[int, float]] = []
         self._answer = answer
         own = cast("Any", self)
         self.presence = Presence(
@@ -52,7 +53,7 @@ class Scene:
         return self._answer()
 
     def note_relayed_answer(self, node_id: int, called_s: float) -> None:
-        self.contacts.append((node_id, called_s))
+        self.reachable_brokers.append((node_id, called_s))
 
     def run(self, seconds: float) -> None:
         self.presence.note_silence()
@@ -82,16 +83,16 @@ def test_the_controller_sees_this_broker_several_times_in_a_session(
     scene = Scene(answered)
     begun = scene.loop.time()
     scene.run(SESSION_S)
-    assert len(scene.contacts) == 6
-    node_id, called_s = scene.contacts[0]
+    assert len(scene.reachable_brokers) == 6
+    node_id, called_s = scene.reachable_brokers[0]
     assert (node_id, called_s) == (CONTROLLER, begun), "the begin of the call counts"
     assert [each.__dict__["event"] for each in caplog.records] == ["controller_relayed"]
     scene.are_needed = False
     scene.run(SESSION_S)
-    assert len(scene.contacts) <= 7
+    assert len(scene.reachable_brokers) <= 7
     scene.are_needed = True
     scene.run(SESSION_S)
-    assert len(scene.contacts) > 10, "it begins again"
+    assert len(scene.reachable_brokers) > 10, "it begins again"
     scene.close()
 
 
@@ -102,7 +103,7 @@ def test_a_failed_heartbeat_is_repeated_and_no_contact(
     scene = Scene(answer)
     scene.run(SESSION_S)
     assert scene.asked > 4
-    assert not scene.contacts
+    assert not scene.reachable_brokers
     assert len(caplog.records) == (answer is broken)
     scene.close()
 

@@ -16,13 +16,13 @@ from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.auth.principal import ANONYMOUS, Principal, broker_principal
 from lakelog.server.controller.relays import DIRECT, Relays
-from lakelog.server.peers.errors import (
+from lakelog.server.inter_broker.errors import (
     PeerBusyError,
     PeerDisconnectedError,
     PeerTimedOutError,
     PeerUnreachableError,
 )
-from lakelog.server.peers.silence import LEADS_FOR, Silence
+from lakelog.server.inter_broker.silence import LEADS_FOR, Silence
 from memory_broker import InlineTasks
 from simulator.engine.loop import SimulatedLoop
 

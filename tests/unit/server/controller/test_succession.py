@@ -13,8 +13,8 @@ from lakelog.metadata.store.api import ControllerTerm
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.succession import NO_TERM, Succession
-from lakelog.server.peers.errors import PeerTimedOutError
-from lakelog.server.peers.silence import Silence
+from lakelog.server.inter_broker.errors import PeerTimedOutError
+from lakelog.server.inter_broker.silence import Silence
 from memory_broker import InlineTasks
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop

@@ -19,7 +19,7 @@ from lakelog.protocol.write_txn_markers import (
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.leaders import PartitionLeaders
 from lakelog.server.handlers import end_txn
-from lakelog.server.peers.errors import PeerDisconnectedError, PeerTimedOutError
+from lakelog.server.inter_broker.errors import PeerDisconnectedError, PeerTimedOutError
 from memory_broker import MemoryBroker
 from memory_clients import add_partition, init_producer
 

@@ -26,7 +26,7 @@ from lakelog.protocol.offset_for_leader_epoch import (
 )
 from lakelog.server.coordinators.known_transactions import KnownTransactions
 from lakelog.server.coordinators.leaders import PartitionLeaders
-from lakelog.server.peers.errors import PeerTimedOutError
+from lakelog.server.inter_broker.errors import PeerTimedOutError
 from memory_broker import MemoryBroker
 from memory_clients import add_partition, init_producer
 

@@ -24,7 +24,7 @@ from lakelog.protocol.metadata import (
     MetadataResponseTopic,
 )
 from lakelog.server.coordinators.later_leaders import Agreement, LaterLeaders
-from lakelog.server.peers.errors import PeerTimedOutError
+from lakelog.server.inter_broker.errors import PeerTimedOutError
 from virtual_time import run_in_virtual_time
 
 OWN, SECOND, THIRD = 1, 2, 3

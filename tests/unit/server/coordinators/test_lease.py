@@ -164,7 +164,7 @@ def test_it_ends_while_the_process_is_stopped(monkeypatch: pytest.MonkeyPatch) -
         await asyncio.sleep(5)
         now = world.clock.monotonic()
         monkeypatch.setattr(world.clock, "monotonic", lambda: now + SESSION_S)
-        assert not world.lease.holds, "before the first turn of the loop"
+        assert not world.lease.holds, "before the first iteration of the loop"
         await asyncio.sleep(2)
         assert world.lease.holds
 

@@ -17,7 +17,7 @@ from lakelog.protocol.describe_producers import (
 )
 from lakelog.server.coordinators.leaders import PartitionLeaders
 from lakelog.server.coordinators.producer_logs import ClusterProducerLogs
-from lakelog.server.peers.errors import PeerDisconnectedError
+from lakelog.server.inter_broker.errors import PeerDisconnectedError
 from memory_broker import MemoryBroker
 from storage_kit import append_in_transaction
 

@@ -18,7 +18,7 @@ from lakelog.protocol.add_partitions_to_txn import (
 )
 from lakelog.server.coordinators.leaders import PartitionLeaders
 from lakelog.server.coordinators.verification import ClusterVerification
-from lakelog.server.peers.errors import PeerTimedOutError
+from lakelog.server.inter_broker.errors import PeerTimedOutError
 from memory_broker import MemoryBroker
 from memory_clients import add_partition, init_producer
 

@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError, MetadataUnavailable
-from lakelog.metadata.store.api import Outcome
+from lakelog.metadata.store.api import EntryOutcome
 from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from lakelog.protocol.describe_transactions import DescribeTransactionsRequest
 from lakelog.server.handlers import describe_transactions
@@ -55,11 +55,11 @@ def test_an_unknown_producer_is_rejected(coordinators: MemoryBroker) -> None:
     ("fault", "code"),
     [
         (MetadataUnavailable("the store is gone"), E.NOT_COORDINATOR),
-        (Outcome.UNKNOWN, E.COORDINATOR_NOT_AVAILABLE),
+        (EntryOutcome.UNKNOWN, E.COORDINATOR_NOT_AVAILABLE),
     ],
 )
 def test_without_its_topic_there_is_no_group_coordinator(
-    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+    world: MemoryBroker, fault: MetadataError | EntryOutcome, code: ErrorCode
 ) -> None:
     world.metadata.fault = fault
     assert ask(world, Producer(7, 0)) == code

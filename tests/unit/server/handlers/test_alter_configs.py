@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.records import ResourceType
-from lakelog.metadata.store.api import Outcome
+from lakelog.metadata.store.api import EntryOutcome
 from lakelog.protocol.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -77,7 +77,7 @@ def test_a_resource_named_twice_is_rejected(world: MemoryBroker) -> None:
 
 @pytest.mark.parametrize(("fault", "code"), FAILED_CHANGES)
 def test_a_failed_change_fails_every_resource(
-    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+    world: MemoryBroker, fault: MetadataError | EntryOutcome, code: ErrorCode
 ) -> None:
     world.create("orders")
     world.metadata.fault = fault

@@ -40,13 +40,13 @@ def test_nothing_else_speaks_for_a_broker(sender: int | None) -> None:
 @pytest.mark.parametrize("is_dead", [False, True])
 def test_a_lease_keeps_the_broker_from_being_fenced(version: int, is_dead: bool) -> None:
     with MemoryBroker() as world:
-        promises, before = world.broker.controller.promises, world.broker.image
+        lease_grants, before = world.broker.controller.lease_grants, world.broker.image
         if is_dead:
-            promises.divide({2: 7})
+            lease_grants.divide({2: 7})
         request = BrokerHeartbeatRequest(broker_id=2, want_lease=True)
         response = world.ask(broker_heartbeat.handle, request, version, sender=2)
         assert response.is_lease_granted is not is_dead
-        due, _ = promises.divide({2: 7})
+        due, _ = lease_grants.divide({2: 7})
         assert due == ({2: 7} if is_dead else {})
         assert world.broker.image is before
 
@@ -56,7 +56,7 @@ def test_another_broker_gets_no_lease_for_it() -> None:
         request = BrokerHeartbeatRequest(broker_id=2, want_lease=True)
         response = world.ask(broker_heartbeat.handle, request, 0, sender=3)
         assert not response.is_lease_granted
-        assert world.broker.controller.promises.divide({2: 7}) == ({2: 7}, None)
+        assert world.broker.controller.lease_grants.divide({2: 7}) == ({2: 7}, None)
 
 
 def test_a_deaf_broker_gets_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +65,4 @@ def test_a_deaf_broker_gets_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(deafness, "is_denied", lambda node_id: node_id == 2)
         request = BrokerHeartbeatRequest(broker_id=2, want_lease=True)
         assert not world.ask(broker_heartbeat.handle, request, 0, sender=2).is_lease_granted
-        assert world.broker.controller.promises.divide({2: 7}) == ({2: 7}, None)
+        assert world.broker.controller.lease_grants.divide({2: 7}) == ({2: 7}, None)

@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
-from lakelog.metadata.store.api import Outcome
+from lakelog.metadata.store.api import EntryOutcome
 from lakelog.protocol.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -72,7 +72,7 @@ def test_a_bad_number_or_assignment_changes_nothing(
 
 @pytest.mark.parametrize(("fault", "code"), FAILED_CHANGES)
 def test_a_failed_change_fails_every_topic(
-    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+    world: MemoryBroker, fault: MetadataError | EntryOutcome, code: ErrorCode
 ) -> None:
     world.create("orders")
     world.metadata.fault = fault

@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.describe_configs import ConfigSource
 from lakelog.metadata.errors import MetadataError
-from lakelog.metadata.store.api import Outcome
+from lakelog.metadata.store.api import EntryOutcome
 from lakelog.protocol.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -136,7 +136,7 @@ def test_a_coordinator_s_topic_is_compacted(world: MemoryBroker) -> None:
 
 @pytest.mark.parametrize(("fault", "code"), FAILED_CHANGES)
 def test_a_failed_change_fails_every_topic(
-    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+    world: MemoryBroker, fault: MetadataError | EntryOutcome, code: ErrorCode
 ) -> None:
     world.metadata.fault = fault
     results = ask(world, topic("a"), topic("b"))

@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
-from lakelog.metadata.store.api import Outcome
+from lakelog.metadata.store.api import EntryOutcome
 from lakelog.protocol.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -84,7 +84,7 @@ def test_disabled_deletion_has_a_code_of_its_own_from_version_3_on(
 
 @pytest.mark.parametrize(("fault", "code"), FAILED_CHANGES)
 def test_a_failed_change_fails_every_topic(
-    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+    world: MemoryBroker, fault: MetadataError | EntryOutcome, code: ErrorCode
 ) -> None:
     names = ["orders", "clicks"]
     for name in names:

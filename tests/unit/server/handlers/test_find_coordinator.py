@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.partitioning import partition_for
 from lakelog.metadata.errors import MetadataError
-from lakelog.metadata.store.api import Outcome
+from lakelog.metadata.store.api import EntryOutcome
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.server.handlers.find_coordinator import handle
 from memory_broker import LOCAL, MemoryBroker
@@ -73,7 +73,7 @@ def test_an_unknown_type_is_an_error(world: MemoryBroker, kind: int) -> None:
 
 @pytest.mark.parametrize(("fault", "code"), FAILED_CHANGES)
 def test_without_its_topic_there_is_no_coordinator(
-    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+    world: MemoryBroker, fault: MetadataError | EntryOutcome, code: ErrorCode
 ) -> None:
     world.metadata.fault = fault
     request = FindCoordinatorRequest(coordinator_keys=["k"])

@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.records import ResourceType
-from lakelog.metadata.store.api import Outcome
+from lakelog.metadata.store.api import EntryOutcome
 from lakelog.protocol.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -61,10 +61,10 @@ def test_a_broker_adopts_its_settings_at_once(world: MemoryBroker) -> None:
     change = resource(("log.retention.ms", SET, "7"), name="1", kind=ResourceType.BROKER)
     assert codes(world, change, validate_only=True) == [E.NONE]
     assert world.broker.config.get("log.retention.ms") != 7
-    generation = world.broker.gate.generation
+    generation = world.broker.admission.generation
     assert codes(world, change) == [E.NONE]
     assert world.broker.config.get("log.retention.ms") == 7
-    assert world.broker.gate.generation > generation, "connections are admitted again"
+    assert world.broker.admission.generation > generation, "connections are admitted again"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_bad_resource_does_not_keep_others_from_their_change(
 
 @pytest.mark.parametrize(("fault", "code"), FAILED_CHANGES)
 def test_a_failed_change_fails_every_resource(
-    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+    world: MemoryBroker, fault: MetadataError | EntryOutcome, code: ErrorCode
 ) -> None:
     world.create("orders")
     world.metadata.fault = fault

@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
-from lakelog.metadata.store.api import Outcome
+from lakelog.metadata.store.api import EntryOutcome
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.server.handlers.init_producer_id import handle
 from memory_broker import MemoryBroker
@@ -81,7 +81,7 @@ def test_a_bad_request_gets_no_producer(
 
 @pytest.mark.parametrize(("fault", "code"), FAILED_CHANGES)
 def test_without_a_block_of_ids_there_is_no_producer(
-    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+    world: MemoryBroker, fault: MetadataError | EntryOutcome, code: ErrorCode
 ) -> None:
     world.metadata.fault = fault
     response = ask(world)

@@ -6,7 +6,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerFenced
-from lakelog.metadata.store.api import Outcome
+from lakelog.metadata.store.api import EntryOutcome
 from lakelog.protocol.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -58,7 +58,7 @@ def test_a_broker_of_an_earlier_version_gets_no_lease(world: MemoryBroker) -> No
     """It takes an answer that names the controller for one."""
     request = MetadataRequest(topics=[], lease_of=2)
     assert world.ask(handle, request, 13, sender=2).controller_id == -1
-    assert world.broker.controller.promises.divide({2: 7}) == ({2: 7}, None)
+    assert world.broker.controller.lease_grants.divide({2: 7}) == ({2: 7}, None)
 
 
 def test_all_topics_are_in_the_order_of_their_names(world: MemoryBroker) -> None:
@@ -107,7 +107,7 @@ def test_a_topic_is_created_if_request_and_broker_allow_it(world: MemoryBroker) 
 
 @pytest.mark.parametrize(("fault", "code"), FAILED_CHANGES)
 def test_a_topic_that_could_not_be_created_has_the_reason(
-    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+    world: MemoryBroker, fault: MetadataError | EntryOutcome, code: ErrorCode
 ) -> None:
     world.create("orders")
     world.metadata.fault = fault
@@ -160,18 +160,18 @@ def test_an_answer_waits_until_a_lost_broker_is_fenced_and_lists_it_still(
 ) -> None:
     world.create("orders", 1)
     world.register(2, "h", 9093)
-    losses = world.broker.losses
-    losses.follow(world.broker.image)
-    losses.add(2)
+    failed_brokers = world.broker.failed_brokers
+    failed_brokers.follow(world.broker.image)
+    failed_brokers.add(2)
     asked = world.start(handle, MetadataRequest(topics=topics), 13)
     assert not asked.is_answered
     fence = BrokerFenced(2, 1)
     world.run(world.broker.metadata.submit(lambda image: Plan((fence,), None)))
-    losses.follow(world.broker.image)
+    failed_brokers.follow(world.broker.image)
     response: MetadataResponse = asked.response()
     assert [each.name for each in response.topics] == ["orders"]
     assert [each.node_id for each in response.brokers] == [1, 2]
-    losses.close()
+    failed_brokers.close()
     response = all_of(world, MetadataRequest(topics=topics))
     assert [each.node_id for each in response.brokers] == [1]
 

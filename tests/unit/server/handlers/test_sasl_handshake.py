@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.sasl_handshake import SaslHandshakeRequest
-from lakelog.server.auth.authentication import State
+from lakelog.server.auth.authentication import AuthenticationState
 from lakelog.server.auth.broker_proof import MECHANISM
 from lakelog.server.handlers import sasl_handshake
 from memory_broker import MemoryBroker
@@ -20,7 +20,10 @@ def test_clients_cannot_authenticate(mechanism: str, version: int) -> None:
         request = SaslHandshakeRequest(mechanism=mechanism)
         asked = world.start(sasl_handshake.handle, request, version)
         assert asked.response().error_code == ErrorCode.ILLEGAL_SASL_STATE
-        assert asked.context.connection.session.authentication.state is State.NOT_REQUIRED
+        assert (
+            asked.context.connection.session.authentication.state
+            is AuthenticationState.NOT_REQUIRED
+        )
 
 
 def test_a_broker_begins_its_proof_once() -> None:
@@ -29,6 +32,9 @@ def test_a_broker_begins_its_proof_once() -> None:
         asked = world.start(sasl_handshake.handle, request, 1)
         response = asked.response()
         assert (response.error_code, response.mechanisms) == (0, [MECHANISM])
-        assert asked.context.connection.session.authentication.state is State.AUTHENTICATING
+        assert (
+            asked.context.connection.session.authentication.state
+            is AuthenticationState.AUTHENTICATING
+        )
         again = sasl_handshake.handle(world.broker, asked.context, request)
         assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE

@@ -19,7 +19,7 @@ from lakelog.server.app import ServeOptions, Server, StartError
 from lakelog.server.environment import Environment
 
 
-class Gate:
+class Admission:
     """Holds up a coroutine method of the broker's parts."""
 
     def __init__(self, owner: Any, name: str) -> None:
@@ -61,8 +61,8 @@ def test_a_broker_is_ready_between_its_start_and_its_stop(
 ) -> None:
     async def scenario(tasks: AsyncioTasks) -> None:
         server = _server(tmp_path / "data", tasks, "127.0.0.1:0")
-        recovery = Gate(server._replicas.logs, "load")
-        end = Gate(server._maintenance, "stop")
+        recovery = Admission(server._replicas.logs, "load")
+        end = Admission(server._maintenance, "stop")
         starting = asyncio.ensure_future(server.start())
         await recovery.reached.wait()
         (line,) = (record for record in caplog.records if "health on" in record.message)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.server.monitoring.lag import Lag, LagClock
 from storage_kit import NOW, make_batch, memory_store, sole_leader
 
@@ -33,7 +33,7 @@ class GroupLag:
         self.partition = Partition(
             memory_store().create("t"), sole_leader(0), lambda partition: None
         )
-        self.partitions = Partitions()
+        self.partitions = PartitionRegistry()
         self.partitions.add(self.partition)
 
     def lag(self, now: float, *, end: int, committed: int) -> Lag:

@@ -84,23 +84,23 @@ def test_other_exporters_names_are_shown_on_request(compat: str) -> None:
 def test_the_loop_has_turns_while_a_long_page_is_made(site: Site, world: MemoryBroker) -> None:
     world.create("orders", 300)
 
-    async def turns() -> int:
+    async def iterations() -> int:
         count = 0
 
-        async def count_turns() -> None:
+        async def count_iterations() -> None:
             nonlocal count
             while True:
                 count += 1
                 await asyncio.sleep(0)
 
-        counting = asyncio.ensure_future(count_turns())
+        counting = asyncio.ensure_future(count_iterations())
         page = site._pages["/metrics/detail"]
         lines = (await page(Request("", {}, is_local=True))).body.count(b"\n")
         counting.cancel()
         assert lines > 3000
         return count
 
-    assert world.run(turns()) >= 6
+    assert world.run(iterations()) >= 6
 
 
 def test_requests_are_shown_to_this_host_only(site: Site) -> None:

@@ -76,14 +76,14 @@ def test_it_takes_over_under_load_with_all_acknowledged_records(scene: LateAnswe
     assert follower is not None
     scene.run(load.run(3))
     assert scene.state().leader == FOLLOWER
-    assert follower.end_offset >= load.acknowledged > 3, "in the reign of its leader"
+    assert follower.end_offset >= load.acknowledged > 3, "in the leader epoch of its leader"
     assert 0 < load.rejected < 80, "a quarter of a second"
 
 
 def test_records_that_wait_for_all_replicas_are_appended_meanwhile(scene: LateAnswers) -> None:
     partition = scene.partition
     partition.hold()
-    assert partition.append_run([memoryview(make_batch(1))], NOW) == []
+    assert partition.append_coalesced([memoryview(make_batch(1))], NOW) == []
     with pytest.raises(KafkaError, match="about to lead"):
         partition.append(make_batch(1), NOW)
     partition.append(make_batch(1), NOW, acks_all=True)

@@ -94,7 +94,7 @@ def test_a_follower_waits_for_records_and_gets_uncommitted_ones(cluster: Cluster
 
 
 def test_a_position_has_the_epoch_of_the_last_record(cluster: Cluster) -> None:
-    """Not the epoch of a reign in which this replica wrote nothing."""
+    """Not the epoch of a leader epoch in which this replica wrote nothing."""
     partition = cluster.leader
     partition.append(make_batch(1), NOW)
     written_in = partition.leader_epoch

@@ -43,4 +43,4 @@ def test_a_new_partition_is_announced_to_coordinators() -> None:
 def test_a_single_broker_changes_no_isr() -> None:
     with MemoryBroker() as world:
         world._server._replicas.serve()
-        assert world._server._replicas.in_sync._timer is None
+        assert world._server._replicas.isr_manager._timer is None

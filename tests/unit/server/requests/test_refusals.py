@@ -9,8 +9,8 @@ from lakelog.protocol.api import Api
 from lakelog.protocol.registry import APIS
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_sink import ProtocolViolation
+from lakelog.server.requests.admission import refuse
 from lakelog.server.requests.context import Context
-from lakelog.server.requests.gate import refuse
 from lakelog.wire.framing import decode_response, encode_response
 
 CODE = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

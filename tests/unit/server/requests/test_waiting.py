@@ -86,7 +86,7 @@ class Desk:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Wait for some turns of the loop, because the condition has no event."""
+    """Wait for some iterations of the loop, because the condition has no event."""
     loop, met = asyncio.get_running_loop(), asyncio.Event()
 
     def look() -> None:

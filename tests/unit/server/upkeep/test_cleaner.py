@@ -18,7 +18,7 @@ from doubles.disk_faults import Operation
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.log_config import LogConfig
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.upkeep import cleaner
@@ -122,7 +122,7 @@ class Bench:
         self.log = store.create()
         self.partition = Partition(self.log, sole_leader(0), lambda partition: None)
         self.fill()
-        self.partitions = Partitions()
+        self.partitions = PartitionRegistry()
         self.partitions.add(self.partition)
         self.processes = FakeProcesses(disk, list(works))
         self.checkpoints = 0
@@ -360,10 +360,10 @@ def test_a_log_that_cannot_be_looked_at_for_a_shortage_is_compacted_later(
 def test_nothing_is_compacted_while_space_is_kept_for_what_frees_some() -> None:
     async def scenario() -> None:
         bench = Bench(memory_store(CONFIG), honest)
-        bench.store.directory.gate.is_shut = True
+        bench.store.directory.space_guard.rejects_writes = True
         await bench.tick()
         assert (bench.cleaned, len(bench.processes.children)) == (0, 0)
-        bench.store.directory.gate.is_shut = False
+        bench.store.directory.space_guard.rejects_writes = False
         await bench.tick()
         assert bench.cleaned > 0
         await bench.cleaner.stop()

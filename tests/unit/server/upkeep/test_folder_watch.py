@@ -13,7 +13,7 @@ from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import File
 from lakelog.server.upkeep.folder_watch import FolderWatch
 from lakelog.server.upkeep.shortages import SPACE, Shortages
-from lakelog.storage.folder.reserve import SpaceGate, SpaceReserve
+from lakelog.storage.folder.reserve import DiskSpaceGuard, SpaceReserve
 from lakelog.storage.names import PROBE
 from memory_broker import InlineTasks
 from simulator.engine.clock import SimulatedClock
@@ -34,7 +34,7 @@ class Watched:
         self.disk.watch(self._on_failure)
         self.has_failed = False
         tasks: AsyncioTasks = InlineTasks(loop)
-        reserve = SpaceReserve(self.disk, FOLDER, 0, SpaceGate())
+        reserve = SpaceReserve(self.disk, FOLDER, 0, DiskSpaceGuard())
         self.shortages = Shortages(FOLDER, self.disk, tasks, reserve, tuple, tuple)
         self.reports: list[tuple[bool, float]] = []
         self.watch = FolderWatch(

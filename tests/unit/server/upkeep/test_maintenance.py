@@ -18,7 +18,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.shortage import no_space
 from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
+from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.server.upkeep.shortages import Shortages
@@ -76,10 +76,10 @@ class Broker:
         )
         self.directory.open(None, 1)
         self.directory.load_logs(lambda topic, topic_id: LogConfig(), {TOPIC_ID})
-        self.partitions = Partitions()
+        self.partitions = PartitionRegistry()
         self.sweeps = 0
         self.took: list[float] = []
-        reserve = SpaceReserve(self.disk, DATA, 0, self.directory.gate)
+        reserve = SpaceReserve(self.disk, DATA, 0, self.directory.space_guard)
         reserve.open()
         self.ended = 0
         self.shortages = Shortages(

@@ -16,7 +16,7 @@ from doubles.disk import MemoryDisk
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE, Shortages
-from lakelog.storage.folder.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
+from lakelog.storage.folder.reserve import HEADROOM_BYTES, RESERVE, DiskSpaceGuard, SpaceReserve
 from lakelog.storage.names import PROBE
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
@@ -27,7 +27,7 @@ RESERVED = 10_000
 
 
 class Tasks(AsyncioTasks):
-    """A thread's work is done at once, and its result arrives in the next turn of the loop."""
+    """A thread's work is done at once, and its result arrives in the next iteration of the loop."""
 
     def offload(self, lane: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
         done = self.future()
@@ -43,7 +43,7 @@ class LimitedDisk:
         self.disk = MemoryDisk(SimulatedClock(loop))
         self.disk.make_dirs(DATA)
         self.filled = self.ended = 0
-        self.reserve = SpaceReserve(self.disk, DATA, RESERVED, SpaceGate())
+        self.reserve = SpaceReserve(self.disk, DATA, RESERVED, DiskSpaceGuard())
         self.shortages = Shortages(
             DATA, self.disk, Tasks(loop), self.reserve, self._on_filled, self._on_end
         )
@@ -93,14 +93,14 @@ EVENTS = {
 
 @in_virtual_time
 async def test_a_full_disk_has_one_line_at_each_end(limited: LimitedDisk) -> None:
-    limited.fill(ROOM_BYTES - 1)
+    limited.fill(HEADROOM_BYTES - 1)
     for code in (errno.ENOSPC, errno.EDQUOT, errno.ENOSPC):
         limited.note(code)
     assert list(limited.shortages.reasons) == [SPACE]
     await asyncio.sleep(10)
     limited.note(errno.ENOSPC)
     assert not limited.ended
-    limited.fill(ROOM_BYTES)
+    limited.fill(HEADROOM_BYTES)
     await asyncio.sleep(1.1)
     assert limited.shortages.reasons == {}
     assert (limited.filled, limited.ended) == (1, 1)
@@ -127,7 +127,7 @@ async def test_both_may_be_short_at_once(limited: LimitedDisk) -> None:
     await asyncio.sleep(1.1)
     assert list(limited.shortages.reasons) == [SPACE]
     assert limited.ended == 0
-    limited.fill(ROOM_BYTES)
+    limited.fill(HEADROOM_BYTES)
     await asyncio.sleep(1)
     assert (limited.filled, limited.ended) == (1, 1)
 
@@ -146,15 +146,15 @@ async def test_a_full_disk_ends_no_lack_of_descriptors(limited: LimitedDisk) -> 
 
 @in_virtual_time
 async def test_no_topic_is_created_without_room(limited: LimitedDisk) -> None:
-    limited.shortages.check_room(1000)
+    limited.shortages.check_capacity(1000)
     limited.fill(100_000)
-    limited.shortages.check_room(1)
+    limited.shortages.check_capacity(1)
     with pytest.raises(KafkaError, match="100 new partitions need") as refused:
-        limited.shortages.check_room(100)
+        limited.shortages.check_capacity(100)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     limited.note(errno.EMFILE)
     with pytest.raises(KafkaError, match="no file descriptor left"):
-        limited.shortages.check_room(1)
+        limited.shortages.check_capacity(1)
 
 
 @in_virtual_time
@@ -186,13 +186,13 @@ async def spent(limited: LimitedDisk) -> None:
 @in_virtual_time
 async def test_the_disk_is_full_until_the_reserve_is_there_again(limited: LimitedDisk) -> None:
     await spent(limited)
-    limited.disk.capacity = limited.disk.used + RESERVED + ROOM_BYTES - 1
+    limited.disk.capacity = limited.disk.used + RESERVED + HEADROOM_BYTES - 1
     await asyncio.sleep(3.5)
     assert limited.shortages.is_full
     with pytest.raises(KafkaError, match="is full") as refused:
         limited.shortages.check_reserve()
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    limited.fill(RESERVED + ROOM_BYTES)
+    limited.fill(RESERVED + HEADROOM_BYTES)
     await asyncio.sleep(1)
     assert limited.shortages.reasons == {}
     assert limited.disk.size(DATA / RESERVE) == RESERVED

@@ -14,10 +14,10 @@ from simulator.cluster.control_schedules import ControlSchedules, Owed
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import CLASSIC, NEW_TOPICS, ClusterPlan
 from simulator.cluster.world import ClusterWorld
-from simulator.execution import Outcome
+from simulator.execution import WorldOutcome
 
 
-def run(schedule: str, workload: str, seed: int, seconds: float = 3.0) -> Outcome:
+def run(schedule: str, workload: str, seed: int, seconds: float = 3.0) -> WorldOutcome:
     plan = ClusterPlan(seconds, frozenset({workload}), frozenset({schedule}))
     outcome = run_cluster(ClusterWorld(seed, plan))
     assert outcome.violations == ()

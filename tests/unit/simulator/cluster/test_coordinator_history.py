@@ -11,7 +11,7 @@ from lakelog.replica.role import Role
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 from simulator.cluster.coordinator_history import CoordinatorHistory
-from simulator.cluster.stored_batches import Run
+from simulator.cluster.stored_batches import BatchRun
 
 
 class Loaded:
@@ -39,15 +39,15 @@ class Replicas:
 
 @pytest.mark.parametrize(
     ("loaded", "leads", "run", "is_sound"),
-    [(4, 4, Run(1, 1), True), (3, 4, Run(1, 1), False), (4, 4, Run(2, 1), False)],
+    [(4, 4, BatchRun(1, 1), True), (3, 4, BatchRun(1, 1), False), (4, 4, BatchRun(2, 1), False)],
 )
 def test_a_shard_belongs_to_one_leader_epoch_of_one_process(
-    loaded: int, leads: int, run: Run, is_sound: bool
+    loaded: int, leads: int, run: BatchRun, is_sound: bool
 ) -> None:
     findings = Findings()
     coordinators = CoordinatorHistory(findings)
     here: Any = Replicas(4)
-    coordinators.check(Run(1, 1), Loaded(4), Loaded(4), here)
+    coordinators.check(BatchRun(1, 1), Loaded(4), Loaded(4), here)
     now: Any = Replicas(leads)
     coordinators.check(run, Loaded(loaded), Loaded(loaded), now)
     assert findings.broken == (set() if is_sound else {Law.ONE_COORDINATOR})

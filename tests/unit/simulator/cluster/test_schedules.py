@@ -7,10 +7,10 @@ import pytest
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
-from simulator.execution import Outcome
+from simulator.execution import WorldOutcome
 
 
-def run(schedule: str, store: str = "zookeeper") -> Outcome:
+def run(schedule: str, store: str = "zookeeper") -> WorldOutcome:
     plan = ClusterPlan(3.0, frozenset({"idempotent"}), frozenset({schedule}), store=store)
     outcome = run_cluster(ClusterWorld(1, plan))
     assert outcome.violations == ()

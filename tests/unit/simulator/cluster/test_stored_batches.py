@@ -11,7 +11,7 @@ from simulator.checkers.laws import Law
 from simulator.cluster import observer
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
-from simulator.cluster.stored_batches import Run, _Read
+from simulator.cluster.stored_batches import BatchRun, _Read
 from simulator.cluster.world import ClusterWorld
 
 
@@ -42,7 +42,7 @@ def laws_broken_by_copying(world: ClusterWorld, *, epoch: int = -1) -> set[Law]:
         assert partition is not None
         if partition.role.is_leader:
             continue
-        run = Run(host.node_id, host.starts)
+        run = BatchRun(host.node_id, host.starts)
         read = stored._read[run, key] = _Read()
         read.is_begun, read.epoch = True, epoch
         stored.check(run, [partition], host.disk)

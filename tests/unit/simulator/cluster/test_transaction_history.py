@@ -14,7 +14,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import PartitionRecord, TopicRecord
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
-from simulator.cluster.stored_batches import Run
+from simulator.cluster.stored_batches import BatchRun
 from simulator.cluster.transaction_history import TransactionHistory
 
 S = TransactionState
@@ -53,7 +53,7 @@ class World:
         image = MetadataImage().apply_all(
             [TopicRecord("t", TOPIC), PartitionRecord(TOPIC, 0, (1, 2, 3), (1, 2), 1, 0, 0)], 1
         )
-        self.history.check(Run(node_id, 1), [replica], image, self)
+        self.history.check(BatchRun(node_id, 1), [replica], image, self)
         return set(self.findings.broken)
 
 

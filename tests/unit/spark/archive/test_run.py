@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from lakelog.spark.archive.engine import Engine, EngineEndedError
-from lakelog.spark.archive.run import Run
+from lakelog.spark.archive.run import ArchiveRun
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.failures import Availability, SyncError
 from lakelog.tables.archive.history import Skipped
@@ -28,7 +28,7 @@ def lines() -> list[str]:
 
 
 @pytest.fixture
-def run(address: TableAddress, lines: list[str]) -> Run:
+def run(address: TableAddress, lines: list[str]) -> ArchiveRun:
     """A job with --follow whose waits return at once."""
     job = ArchiveJob(
         bootstrap="b:1",
@@ -46,7 +46,7 @@ def run(address: TableAddress, lines: list[str]) -> Run:
     )
     stop = threading.Event()
     stop.set()
-    return Run(
+    return ArchiveRun(
         cast("Engine", None),
         every_s=1.0,
         reconciler=Reconciler(job, None, lines.append),
@@ -72,19 +72,21 @@ def set_away(monkeypatch: pytest.MonkeyPatch, away: bool) -> None:
 @pytest.mark.parametrize(
     "name", ["DataLossError", "TopicGoneError", "BadRecordError", "ProgressMismatchError"]
 )
-def test_an_error_that_a_retry_cannot_fix_ends_the_job(run: Run, name: str) -> None:
+def test_an_error_that_a_retry_cannot_fix_ends_the_job(run: ArchiveRun, name: str) -> None:
     with pytest.raises(SyncError, match=r"^orders-0 \[0, 5\): gone$"):
         run._failed(f"{name}: orders-0 [0, 5): gone")
 
 
-def test_a_broker_that_was_away_is_no_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_was_away_is_no_failure(
+    run: ArchiveRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     set_away(monkeypatch, True)
     for _ in range(10):
         run._failed("LeaderNotAvailable: of a broker that starts")
 
 
 def test_other_failures_end_the_job_unless_it_makes_progress(
-    run: Run, monkeypatch: pytest.MonkeyPatch, address: TableAddress, lines: list[str]
+    run: ArchiveRun, monkeypatch: pytest.MonkeyPatch, address: TableAddress, lines: list[str]
 ) -> None:
     set_away(monkeypatch, False)
     for _ in range(2):
@@ -99,7 +101,7 @@ def test_other_failures_end_the_job_unless_it_makes_progress(
 
 
 def test_a_catalog_that_cannot_be_read_is_a_failure_like_others(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: ArchiveRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(_: TableAddress) -> NoReturn:
         raise OperationalError("SELECT", None, Exception("disk I/O error"))
@@ -113,7 +115,7 @@ def test_a_catalog_that_cannot_be_read_is_a_failure_like_others(
 
 
 def test_offsets_skipped_by_a_commit_are_reported_once(
-    run: Run, monkeypatch: pytest.MonkeyPatch, address: TableAddress, lines: list[str]
+    run: ArchiveRun, monkeypatch: pytest.MonkeyPatch, address: TableAddress, lines: list[str]
 ) -> None:
     """Each task skips the removed part of its own range."""
     set_away(monkeypatch, True)
@@ -135,7 +137,7 @@ def test_offsets_skipped_by_a_commit_are_reported_once(
 
 
 def test_lost_connections_are_said_once_and_tried_again_while_following(
-    run: Run, monkeypatch: pytest.MonkeyPatch, lines: list[str]
+    run: ArchiveRun, monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:
     set_away(monkeypatch, False)
     for _ in range(10):
@@ -150,7 +152,7 @@ def test_lost_connections_are_said_once_and_tried_again_while_following(
 
 
 def test_batches_of_too_many_partitions_become_smaller(
-    run: Run, lines: list[str], monkeypatch: pytest.MonkeyPatch
+    run: ArchiveRun, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_away(monkeypatch, False)
     run._batch_bytes = 1000
@@ -179,7 +181,7 @@ FULL = "WarehouseFullError: the disk of the warehouse /w is full: free space"
     ],
 )
 def test_a_full_disk_or_a_locked_catalog_is_said_once_and_tried_again_while_following(
-    run: Run, monkeypatch: pytest.MonkeyPatch, lines: list[str], reason: str
+    run: ArchiveRun, monkeypatch: pytest.MonkeyPatch, lines: list[str], reason: str
 ) -> None:
     set_away(monkeypatch, False)
     for _ in range(5):
@@ -198,7 +200,7 @@ class EndedEngine:
 
     tasks = 2
 
-    def __init__(self, run: Run, *, begins: bool, is_signalled: bool) -> None:
+    def __init__(self, run: ArchiveRun, *, begins: bool, is_signalled: bool) -> None:
         self._run = run
         self._begins = begins
         self._is_signalled = is_signalled
@@ -220,20 +222,20 @@ class EndedEngine:
 
 @pytest.mark.parametrize("begins", [False, True])
 def test_an_engine_that_a_signal_ends_as_well_is_no_failure(
-    run: Run, monkeypatch: pytest.MonkeyPatch, begins: bool
+    run: ArchiveRun, monkeypatch: pytest.MonkeyPatch, begins: bool
 ) -> None:
     run.stop.clear()
-    monkeypatch.setattr(Run, "_reconcile", lambda _: None)
+    monkeypatch.setattr(ArchiveRun, "_reconcile", lambda _: None)
     run.engine = cast("Engine", EndedEngine(run, begins=begins, is_signalled=True))
     run.watch()
 
 
 @pytest.mark.parametrize("begins", [False, True])
 def test_an_engine_that_ends_by_itself_fails_the_job(
-    run: Run, monkeypatch: pytest.MonkeyPatch, begins: bool
+    run: ArchiveRun, monkeypatch: pytest.MonkeyPatch, begins: bool
 ) -> None:
     run.stop.clear()
-    monkeypatch.setattr(Run, "_reconcile", lambda _: None)
+    monkeypatch.setattr(ArchiveRun, "_reconcile", lambda _: None)
     run.engine = cast("Engine", EndedEngine(run, begins=begins, is_signalled=False))
     with pytest.raises(SyncError, match=r"^Java ended$"):
         run.watch()

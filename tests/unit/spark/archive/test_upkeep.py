@@ -11,14 +11,14 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.spark.archive import upkeep as module
 from lakelog.spark.archive.upkeep import Refreshes, Upkeep
 from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.compacted.progress import CompactedTableError
+from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError
-from lakelog.tables.joined.archives import TopicArchive
-from lakelog.tables.latest.progress import LatestTableError
 from lakelog.tables.topic.errors import ArchiveUnreadableError
 from unit.tables.archive_table import offsets, write_batch
-from unit.tables.joined.kit import archive_of
-from unit.tables.latest.kit import Put, Tables
+from unit.tables.compacted.kit import Put, Tables
+from unit.tables.hybrid.kit import archive_of
 
 
 class NoClient:
@@ -48,7 +48,7 @@ def upkeep(address: TableAddress, notes: list[str], monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(module, "TopicClient", NoClient)
     monkeypatch.setattr(module, "open_archives", opened)
-    monkeypatch.setattr(module, "own_latest", lambda *_: None)
+    monkeypatch.setattr(module, "own_compacted", lambda *_: None)
     return Upkeep("b:1", notes.append, every_s=0.0)
 
 
@@ -106,10 +106,10 @@ def tables(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> Tables:
         return {topic: made.version() for topic in topics if topic != "unknown"}
 
     monkeypatch.setattr(module, "TopicClient", NoClient)
-    monkeypatch.setattr(module, "find_places", found_places)
-    monkeypatch.setattr(module, "open_places", opened)
+    monkeypatch.setattr(module, "find_locations", found_places)
+    monkeypatch.setattr(module, "open_locations", opened)
     found = {"orders": made.place}
-    monkeypatch.setattr(module, "find_latest", lambda _, topic, __: found.get(topic))
+    monkeypatch.setattr(module, "find_compacted", lambda _, topic, __: found.get(topic))
     return made
 
 
@@ -145,7 +145,7 @@ def test_refreshes_have_an_interval(
 def test_each_failure_is_noticed_once(
     tables: Tables, refreshes: Refreshes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    errors = iter([LatestTableError("x"), LatestTableError("x"), KeyError("y")])
+    errors = iter([CompactedTableError("x"), CompactedTableError("x"), KeyError("y")])
 
     def fail(_: str) -> None:
         raise next(errors)
@@ -185,7 +185,7 @@ def test_an_unreachable_broker_is_noticed_for_topics_with_such_a_table_only(
     def unreachable(*_: object, **__: object) -> NoReturn:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "b:1: Connection refused")
 
-    monkeypatch.setattr(module, "find_places", unreachable)
+    monkeypatch.setattr(module, "find_locations", unreachable)
     refreshes.run(topics)
     (notice,) = tables.notices
     assert notice.startswith("orders: its newest records are not refreshed: BROKER_NOT_AVAILABLE")

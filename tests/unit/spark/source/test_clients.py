@@ -9,7 +9,7 @@ import pytest
 from lakelog.spark.source import clients
 from lakelog.spark.source.clients import open_planner, reading_client
 from lakelog.spark.source.options import SourceOptions, parse_source_options
-from lakelog.tables.joined.client import JoinedClient
+from lakelog.tables.hybrid.client import HybridClient
 from lakelog.tables.topic.client import TopicClient
 
 
@@ -30,9 +30,9 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TopicClient]]:
 
 def test_tables_are_read_unless_an_option_excludes_them() -> None:
     with open_planner(options()) as client:
-        assert isinstance(client, JoinedClient)
+        assert isinstance(client, HybridClient)
     with open_planner(options(archive="none")) as client:
-        assert not isinstance(client, JoinedClient)
+        assert not isinstance(client, HybridClient)
 
 
 def test_a_worker_keeps_its_client_for_the_next_task(closed: list[TopicClient]) -> None:

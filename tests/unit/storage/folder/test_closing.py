@@ -164,7 +164,7 @@ def test_threads_that_write_logs_out_share_no_open_files(monkeypatch: pytest.Mon
         append(log, make_batch(2))
     counted: list[object] = []
     with monkeypatch.context() as patch:
-        patch.setattr(HandleCache, "make_room", lambda self, newest: counted.append(newest))
+        patch.setattr(HandleCache, "free_capacity", lambda self, newest: counted.append(newest))
         steps = store.directory.closing()
         for work in next(steps):
             work()

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from doubles.disk import MemoryDisk
-from lakelog.storage.folder.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
+from lakelog.storage.folder.reserve import HEADROOM_BYTES, RESERVE, DiskSpaceGuard, SpaceReserve
 from storage_kit import DATA, ManualClock
 
 SIZE = 1000
@@ -21,7 +21,7 @@ def make_disk(capacity: int) -> MemoryDisk:
 
 
 def opened(disk: MemoryDisk, size: int = SIZE) -> SpaceReserve:
-    reserve = SpaceReserve(disk, DATA, size, SpaceGate())
+    reserve = SpaceReserve(disk, DATA, size, DiskSpaceGuard())
     reserve.open()
     return reserve
 
@@ -50,7 +50,7 @@ def test_a_start_on_a_full_disk_frees_it_for_good() -> None:
     assert disk.used == 0
     reserve.renew()
     assert reserve.is_spent, "there is not enough yet"
-    disk.capacity = SIZE + ROOM_BYTES
+    disk.capacity = SIZE + HEADROOM_BYTES
     reserve.renew()
     assert (reserve.is_spent, reserve.is_held) == (False, True)
 
@@ -64,19 +64,19 @@ def spent(disk: MemoryDisk) -> SpaceReserve:
     return reserve
 
 
-def test_it_is_freed_once_and_the_gate_is_shut_until_it_is_there_again() -> None:
+def test_it_is_freed_once_and_the_guard_rejects_writes_until_it_is_there_again() -> None:
     disk = make_disk(10 * SIZE)
     reserve = spent(disk)
     assert disk.used == 0
     assert not reserve.free()
     with pytest.raises(OSError, match="No space left"):
-        reserve.gate.check()
-    disk.capacity = SIZE + ROOM_BYTES - 1
+        reserve.space_guard.check()
+    disk.capacity = SIZE + HEADROOM_BYTES - 1
     reserve.renew()
-    assert reserve.gate.is_shut
+    assert reserve.space_guard.rejects_writes
     disk.capacity += 1
     reserve.renew()
-    reserve.gate.check()
+    reserve.space_guard.check()
     assert disk.size(DATA / RESERVE) == SIZE
 
 
@@ -88,7 +88,7 @@ def test_the_next_process_knows_that_it_is_spent(power: bool) -> None:
         disk.crash()
     found = opened(disk)
     assert (found.is_spent, found.is_held) == (True, False)
-    disk.capacity = SIZE + ROOM_BYTES
+    disk.capacity = SIZE + HEADROOM_BYTES
     found = opened(disk)
     assert (found.is_spent, found.is_held) == (False, True)
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_freed_is_held() -> None:
 def test_a_renewal_that_fails_leaves_it_spent() -> None:
     disk = make_disk(10 * SIZE)
     reserve = spent(disk)
-    disk.capacity = 2 * ROOM_BYTES
+    disk.capacity = 2 * HEADROOM_BYTES
     disk.fail("write", errno.EDQUOT, partial=SIZE // 2)
     with pytest.raises(OSError, match="quota"):
         reserve.renew()

@@ -75,8 +75,8 @@ def test_producers_of_transactions_are_not_forgotten() -> None:
 
 
 def test_the_log_with_the_most_gives_room_to_others() -> None:
-    room = ProducerLimit(LIMIT)
-    flooded, quiet = Writing(room.new_table()), Writing(room.new_table())
+    capacity = ProducerLimit(LIMIT)
+    flooded, quiet = Writing(capacity.new_table()), Writing(capacity.new_table())
     for number in range(20 * LIMIT):
         flooded.write(number)
         if number < 50:
@@ -86,12 +86,12 @@ def test_the_log_with_the_most_gives_room_to_others() -> None:
 
 
 def test_a_log_that_is_gone_is_not_counted() -> None:
-    room = ProducerLimit(LIMIT)
-    gone = Writing(room.new_table())
+    capacity = ProducerLimit(LIMIT)
+    gone = Writing(capacity.new_table())
     for number in range(LIMIT):
         gone.write(number)
     del gone
-    writing = Writing(room.new_table())
+    writing = Writing(capacity.new_table())
     for number in range(LIMIT - LIMIT // 16):
         writing.write(number)
     assert len(writing.table) == LIMIT - LIMIT // 16

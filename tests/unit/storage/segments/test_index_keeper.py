@@ -68,7 +68,7 @@ def test_the_indexes_of_a_copy_are_adopted_with_the_batches_that_followed() -> N
     copy = DetachedSegment(segment, opens=True)
     append(log, make_batch(3, timestamp=NOW + 100))
     assert list(copy.index.offsets) == [5, 8, 11, 14, 17]
-    segment.adopt(copy)
+    segment.apply(copy)
     copy.close()
     assert list(segment.index.offsets) == [5, 8, 11, 14, 17, 20]
     assert segment.max_timestamp == NOW + 102

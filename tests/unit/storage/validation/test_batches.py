@@ -49,7 +49,7 @@ def test_counts_that_cannot_be_are_always_refused(codec: Codec, verify: str) -> 
         )
     assert refusal(log, sealed(b"", codec, 1), sampled=False) is ErrorCode.INVALID_RECORD
     batch = memoryview(sealed(payload, codec, COUNT_MAX))
-    assert log.append_run([batch], leader_epoch=3, now_ms=NOW) == []
+    assert log.append_coalesced([batch], leader_epoch=3, now_ms=NOW) == []
 
 
 @pytest.mark.parametrize("run", [False, True])
@@ -61,7 +61,7 @@ def test_a_record_takes_seven_bytes_at_least(run: bool) -> None:
     for size, taken in ((21, True), (20, False)):
         batch = sealed(bytes(size), Codec.NONE, 3, time_ms=NOW - 1, max_timestamp=NOW - 1)
         if run:
-            offsets = log.append_run([memoryview(batch)], leader_epoch=3, now_ms=NOW)
+            offsets = log.append_coalesced([memoryview(batch)], leader_epoch=3, now_ms=NOW)
             assert len(offsets) == taken
         else:
             assert (refusal(log, batch, sampled=False) is None) == taken
@@ -169,7 +169,7 @@ SHORT = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_what_takes_long_is_left_to_another_turn(name: str) -> None:
+def test_what_takes_long_is_left_to_another_loop_iteration(name: str) -> None:
     log = make_log()
     with pytest.raises(SlowBatchError) as raised:
         log.append(LONG[name], leader_epoch=3, now_ms=NOW, sampled=True)
@@ -185,4 +185,4 @@ def test_short_walks_are_done_at_once(name: str) -> None:
 
 
 def test_takes_runs_unless_each_record_is_looked_at() -> None:
-    assert [make_log(verify).takes_runs for verify in MODES] == [True, False, True]
+    assert [make_log(verify).can_coalesce for verify in MODES] == [True, False, True]

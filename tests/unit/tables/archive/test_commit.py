@@ -15,7 +15,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table, Transaction
 
 from lakelog.tables.archive import commit
-from lakelog.tables.archive.commit import Batch, Outcome, SyncProgress, commit_batch, state_of
+from lakelog.tables.archive.commit import Batch, CommitOutcome, SyncProgress, commit_batch, state_of
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import (
@@ -36,8 +36,8 @@ from unit.tables.archive_table import TOPIC_ID, files, new_table, offsets, write
 
 
 def test_files_and_progress_change_together(address: TableAddress) -> None:
-    assert commit_batch(address, write_batch(address, 0, 5)) is Outcome.APPENDED
-    assert commit_batch(address, write_batch(address, 5, 8, 1)) is Outcome.APPENDED
+    assert commit_batch(address, write_batch(address, 0, 5)) is CommitOutcome.APPENDED
+    assert commit_batch(address, write_batch(address, 5, 8, 1)) is CommitOutcome.APPENDED
 
     table = address.load()
     assert offsets(table) == list(range(8))
@@ -47,7 +47,7 @@ def test_files_and_progress_change_together(address: TableAddress) -> None:
 def test_a_repeated_batch_is_dropped_with_its_files(address: TableAddress) -> None:
     commit_batch(address, write_batch(address, 0, 5))
 
-    assert commit_batch(address, write_batch(address, 0, 5)) is Outcome.ALREADY_THERE
+    assert commit_batch(address, write_batch(address, 0, 5)) is CommitOutcome.ALREADY_THERE
 
     assert offsets(address.load()) == list(range(5))
     assert files(address) == 1
@@ -68,7 +68,7 @@ def test_of_two_topics_the_first_commit_has_the_table(address: TableAddress, fir
     batches = {
         name: replace(write_batch(address, 0, 5), topic_id=name) for name in (TOPIC_ID, "other")
     }
-    assert commit_batch(address, batches.pop(first)) is Outcome.APPENDED
+    assert commit_batch(address, batches.pop(first)) is CommitOutcome.APPENDED
     (second,) = batches.values()
     with pytest.raises(ForeignTableError, match=f"topic id {first}, not {second.topic_id}"):
         commit_batch(address, second)
@@ -81,7 +81,7 @@ def test_a_batch_without_files_moves_the_progress_and_is_fenced(address: TableAd
     stale = address.load()
     batch = Batch(TOPIC_ID, "query", 0, {0: Extent(0, 4)}, ())
 
-    assert commit_batch(address, batch) is Outcome.APPENDED
+    assert commit_batch(address, batch) is CommitOutcome.APPENDED
 
     assert read_progress(address.load().properties, TOPIC_ID).ends == {0: 4}
     with pytest.raises(CommitFailedException):
@@ -100,7 +100,7 @@ def test_a_commit_that_landed_but_raised_is_not_repeated(
     monkeypatch.setattr(Transaction, "commit_transaction", land_then_fail)
     outcome = commit_batch(address, write_batch(address, 0, 5))
 
-    assert outcome is Outcome.ALREADY_THERE
+    assert outcome is CommitOutcome.ALREADY_THERE
     assert offsets(address.load()) == list(range(5))
 
 
@@ -120,7 +120,7 @@ def test_a_commit_that_landed_is_found_even_when_others_followed(
 
     monkeypatch.setattr(commit, "append", land_then_fail)
 
-    assert commit_batch(address, ours) is Outcome.ALREADY_THERE
+    assert commit_batch(address, ours) is CommitOutcome.ALREADY_THERE
     assert offsets(address.load()) == list(range(9))
 
 
@@ -164,7 +164,7 @@ def foreign(tmp_path: Path) -> TableAddress:
     return address
 
 
-def race_for(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> Outcome:
+def race_for(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> CommitOutcome:
     """Another job commits the same offsets between the look at the table and the commit."""
     ours, theirs = write_batch(address, 0, 5), write_batch(address, 0, 5)
     real = Transaction.commit_transaction
@@ -172,7 +172,7 @@ def race_for(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> Outcome:
     def after_theirs(self: Transaction) -> Table:
         if self._snapshot_producers:
             monkeypatch.setattr(Transaction, "commit_transaction", real)
-            assert commit_batch(address, theirs) is Outcome.APPENDED
+            assert commit_batch(address, theirs) is CommitOutcome.APPENDED
         return real(self)
 
     monkeypatch.setattr(Transaction, "commit_transaction", after_theirs)
@@ -183,7 +183,7 @@ def race_for(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> Outcome:
 def test_a_table_of_another_program_is_not_rebased_in_silence(
     foreign: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert race_for(foreign, monkeypatch) is Outcome.ALREADY_THERE
+    assert race_for(foreign, monkeypatch) is CommitOutcome.ALREADY_THERE
     assert offsets(foreign.load()) == list(range(5))
 
 
@@ -194,7 +194,7 @@ def test_a_table_that_lost_its_properties_is_not_rebased_in_silence(
     with address.load().transaction() as transaction:
         transaction.remove_properties("commit.retry.num-retries", "commit.manifest-merge.enabled")
 
-    assert race_for(address, monkeypatch) is Outcome.ALREADY_THERE
+    assert race_for(address, monkeypatch) is CommitOutcome.ALREADY_THERE
     assert offsets(address.load()) == list(range(5))
     assert address.load().properties["commit.manifest-merge.enabled"] == "true"
 
@@ -249,7 +249,7 @@ def test_a_full_disk_is_named_and_the_archive_continues_when_there_is_space(tmp_
             commit_batch(address, batch)
         assert offsets(address.load()) == list(range(5))
         (disk.seen_folder / "filler").unlink()
-        assert commit_batch(address, write_batch(address, 5, 8, 1)) is Outcome.APPENDED
+        assert commit_batch(address, write_batch(address, 5, 8, 1)) is CommitOutcome.APPENDED
         assert offsets(address.load()) == list(range(8))
 
 

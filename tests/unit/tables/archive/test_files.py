@@ -17,7 +17,7 @@ from lakelog.client.isolation import Batch
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.tables.archive import files, task_files
-from lakelog.tables.archive.files import Written, add_unknown, file_schema, write_ranges
+from lakelog.tables.archive.files import WrittenFiles, add_unknown, file_schema, write_ranges
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount
 from lakelog.tables.iceberg.address import TableAddress
@@ -71,7 +71,7 @@ def write(
     errors: OnBadRecord = OnBadRecord.STOP,
     typed: Sequence[pa.Field] = (),
     registry: RegistryAddress | None = None,
-) -> Written:
+) -> WrittenFiles:
     """Write ranges of (partition, start, end)."""
     schema = with_null_timestamps(raw_timestamp_id) if raw_timestamp_id else ARROW_SCHEMA
     schema = pa.schema([*schema, *typed])
@@ -86,7 +86,7 @@ def write(
             {},
             skip_lost=skip_lost,
             errors=errors,
-            letters_path=path.with_name("letters").as_uri(),
+            dead_letters_path=path.with_name("letters").as_uri(),
             registry=registry,
         )
 
@@ -110,7 +110,7 @@ def test_a_file_has_exactly_the_offsets_of_its_ranges(path: Path) -> None:
     written = write(path, _Records(), (0, 1, 5), (1, 4, 6))
 
     assert (written.paths, written.rows, written.skipped) == ((path.as_uri(),), 6, [])
-    assert (written.refusals.counts, written.letters) == ({}, None)
+    assert (written.refusals.counts, written.dead_letters) == ({}, None)
     expected = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 4), (1, 5)]
     assert rows(path) == [(partition, at, b"%d" % at) for partition, at in expected]
     assert pq.read_schema(path).equals(ARROW_SCHEMA, check_metadata=True)
@@ -151,14 +151,14 @@ def test_refused_records_go_to_the_dead_letters_or_are_counted(path: Path) -> No
     written = write(path, log, (0, 1, 3), (1, 4, 5), errors=OnBadRecord.DEAD_LETTER)
     assert (written.paths, written.rows) == ((), 0)
     assert written.refusals.counts == {0: RefusedCount(2, 0), 1: RefusedCount(1, 0)}
-    letters = path.with_name("letters")
-    assert written.letters == letters.as_uri()
-    assert rows_of(letters, "partition", "offset") == [(0, 1), (0, 2), (1, 4)]
-    letters.unlink()
+    dead_letters = path.with_name("letters")
+    assert written.dead_letters == dead_letters.as_uri()
+    assert rows_of(dead_letters, "partition", "offset") == [(0, 1), (0, 2), (1, 4)]
+    dead_letters.unlink()
 
     written = write(path, log, (0, 1, 3), errors=OnBadRecord.SKIP)
     assert written.refusals.counts == {0: RefusedCount(0, 2)}
-    assert (written.letters, list(path.parent.iterdir())) == (None, [])
+    assert (written.dead_letters, list(path.parent.iterdir())) == (None, [])
 
 
 def test_a_loss_removes_the_dead_letters_too(path: Path) -> None:

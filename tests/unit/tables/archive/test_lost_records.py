@@ -20,15 +20,19 @@ from pyiceberg.table import DataScan, FileScanTask
 
 from lakelog.client.offsets import EpochEnd
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.archive.dead_letters import commit_letters, letters_address, letters_progress
+from lakelog.tables.archive.dead_letters import (
+    commit_dead_letters,
+    dead_letters_of,
+    dead_letters_progress,
+)
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.lost_records import (
     LOST_TAG,
     LostRange,
-    check_pending_letters,
-    cut_lost_letters,
-    letters_ahead,
+    check_pending_dead_letters,
+    cut_lost_dead_letters,
+    dead_letters_ahead,
     refused_before,
     remove_rows,
 )
@@ -43,7 +47,7 @@ from lakelog.tables.topic.divergence import Divergence
 from lakelog.tables.typed.columns import widen
 from lakelog.tables.typed.shapes import shape_of
 from unit.tables.archive_table import TOPIC_ID, files, folder, offsets, write_batch
-from unit.tables.letters import job_of, letters, with_letters
+from unit.tables.dead_letters import dead_letters, job_of, with_dead_letters
 
 HEADERS: tuple[list[dict[str, Any]] | None, ...] = (
     None,
@@ -187,24 +191,24 @@ def test_a_table_with_partitions_keeps_its_rows_in_them(tmp_path: Path) -> None:
     assert sorted(hours) == [0, 1]
 
 
-def test_letters_of_no_batch_go_with_their_records(address: TableAddress) -> None:
-    commit_batch(address, with_letters(address, 0, 5, (1, 1), leader_epoch=3))
-    assert letters_ahead(job_of(address)) == {}
-    ahead = with_letters(address, 5, 9, (5, 5), (7, 7), leader_epoch=3)
-    assert ahead.letters is not None
-    commit_letters(ahead.letters, TOPIC_ID, "q", 1, ahead.extents)
-    found = letters_ahead(job_of(address))
+def test_dead_letters_of_no_batch_go_with_their_records(address: TableAddress) -> None:
+    commit_batch(address, with_dead_letters(address, 0, 5, (1, 1), leader_epoch=3))
+    assert dead_letters_ahead(job_of(address)) == {}
+    ahead = with_dead_letters(address, 5, 9, (5, 5), (7, 7), leader_epoch=3)
+    assert ahead.dead_letters is not None
+    commit_dead_letters(ahead.dead_letters, TOPIC_ID, "q", 1, ahead.extents)
+    found = dead_letters_ahead(job_of(address))
     assert found == {0: Extent(0, 9, 3)}
 
     told: list[str] = []
-    cut_lost_letters(job_of(address), found, [], told.append)
-    assert (len(letters(address)), told) == (3, []), "the log has their records"
+    cut_lost_dead_letters(job_of(address), found, [], told.append)
+    assert (len(dead_letters(address)), told) == (3, []), "the log has their records"
     cut = Divergence("orders", 0, 9, 3, EpochEnd(2, 6))
-    cut_lost_letters(job_of(address), found, [cut], told.append)
+    cut_lost_dead_letters(job_of(address), found, [cut], told.append)
 
-    table = letters_address(address).load()
-    assert [first for first, _, _ in letters(address)] == [1, 5]
-    assert letters_progress(table, TOPIC_ID).extents == {0: Extent(0, 6, 2)}
+    table = dead_letters_of(address).load()
+    assert [first for first, _, _ in dead_letters(address)] == [1, 5]
+    assert dead_letters_progress(table, TOPIC_ID).extents == {0: Extent(0, 6, 2)}
     (tag,) = [name for name in table.metadata.refs if name.startswith(LOST_TAG)]
     assert tag in told[0]
     kept = table.scan(snapshot_id=table.metadata.refs[tag].snapshot_id).to_arrow()
@@ -212,44 +216,47 @@ def test_letters_of_no_batch_go_with_their_records(address: TableAddress) -> Non
 
 
 def test_an_earlier_end_has_fewer_refused_offsets(address: TableAddress) -> None:
-    commit_batch(address, with_letters(address, 0, 9, (1, 2), (7, 7)))
+    commit_batch(address, with_dead_letters(address, 0, 9, (1, 2), (7, 7)))
     progress = agreed_progress(address.load(), TOPIC_ID)
     assert refused_before(job_of(address), progress, {0: Extent(0, 5)}) == {0: RefusedCount(2, 0)}
     assert refused_before(job_of(address), progress, {}) == {0: RefusedCount(3, 0)}
 
 
 def begin(address: TableAddress, reason: str) -> None:
-    """Commit a batch with a letter at 1, then only the letters of the next one, at 6 and 7."""
-    commit_batch(address, with_letters(address, 0, 5, (1, 1), reason=reason))
-    ahead = with_letters(address, 5, 9, (6, 6), (7, 7), reason=reason, number=1)
-    assert ahead.letters is not None
-    commit_letters(ahead.letters, TOPIC_ID, "query", 1, ahead.extents)
+    """Commit a batch with a dead letter at 1, then only the dead letters of the next one, at 6 and
+    7."""
+    commit_batch(address, with_dead_letters(address, 0, 5, (1, 1), reason=reason))
+    ahead = with_dead_letters(address, 5, 9, (6, 6), (7, 7), reason=reason, number=1)
+    assert ahead.dead_letters is not None
+    commit_dead_letters(ahead.dead_letters, TOPIC_ID, "query", 1, ahead.extents)
 
 
 @pytest.mark.parametrize("errors", [OnBadRecord.STOP, OnBadRecord.SKIP])
-def test_a_job_that_would_not_write_letters_is_refused(
+def test_a_job_that_would_not_write_dead_letters_is_refused(
     address: TableAddress, errors: OnBadRecord
 ) -> None:
     begin(address, "bad")
     with pytest.raises(
         SyncError, match=r"2 dead letters, from orders-0@6 on.*--errors dead-letter"
     ):
-        check_pending_letters(job_of(address, errors))
-    check_pending_letters(job_of(address, OnBadRecord.DEAD_LETTER))
+        check_pending_dead_letters(job_of(address, errors))
+    check_pending_dead_letters(job_of(address, OnBadRecord.DEAD_LETTER))
 
 
 def test_a_job_with_a_column_for_timestamps_would_write_rows(address: TableAddress) -> None:
     begin(address, f"{BAD_TIMESTAMP}1 (milliseconds) is not possible")
     job = replace(job_of(address, OnBadRecord.DEAD_LETTER), raw_timestamp_id=9)
     with pytest.raises(SyncError, match="without --null-timestamps"):
-        check_pending_letters(job)
+        check_pending_dead_letters(job)
 
 
-def test_damaged_batches_are_letters_with_that_column_too(address: TableAddress) -> None:
+def test_damaged_batches_are_dead_letters_with_that_column_too(address: TableAddress) -> None:
     begin(address, "bad")
-    check_pending_letters(replace(job_of(address, OnBadRecord.DEAD_LETTER), raw_timestamp_id=9))
+    check_pending_dead_letters(
+        replace(job_of(address, OnBadRecord.DEAD_LETTER), raw_timestamp_id=9)
+    )
 
 
-def test_letters_below_the_end_of_the_table_are_settled(address: TableAddress) -> None:
-    commit_batch(address, with_letters(address, 0, 5, (1, 1)))
-    check_pending_letters(job_of(address, OnBadRecord.STOP))
+def test_dead_letters_below_the_end_of_the_table_are_settled(address: TableAddress) -> None:
+    commit_batch(address, with_dead_letters(address, 0, 5, (1, 1)))
+    check_pending_dead_letters(job_of(address, OnBadRecord.STOP))

@@ -10,7 +10,7 @@ from pyiceberg.types import LongType
 
 from lakelog.tables.archive import opening
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.archive.dead_letters import find_letters
+from lakelog.tables.archive.dead_letters import find_dead_letters
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.opening import open_job
@@ -22,7 +22,7 @@ from lakelog.tables.topic.errors import OptionError
 from schema_registry import schema_registry
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import write_batch
-from unit.tables.letters import with_letters
+from unit.tables.dead_letters import with_dead_letters
 
 
 @pytest.fixture(autouse=True)
@@ -145,13 +145,17 @@ def test_a_table_in_another_warehouse_is_rejected(tmp_path: Path) -> None:
 def test_dead_letters_have_a_table_beside_the_topics(tmp_path: Path, log: Log) -> None:
     place = open_warehouse(str(tmp_path))
     job = opened(place)
-    assert (job.errors, job.letters_location, find_letters(job.address)) == ("stop", "", None)
+    assert (job.errors, job.dead_letters_location, find_dead_letters(job.address)) == (
+        "stop",
+        "",
+        None,
+    )
     log.keys["table.errors"] = "dead-letter"
     job = opened(place)
-    letters = find_letters(job.address)
-    assert letters is not None
-    assert job.letters_location == letters.location()
-    assert job.letters_uuid == str(letters.metadata.table_uuid)
+    dead_letters = find_dead_letters(job.address)
+    assert dead_letters is not None
+    assert job.dead_letters_location == dead_letters.location()
+    assert job.dead_letters_uuid == str(dead_letters.metadata.table_uuid)
     assert opened(place, errors=OnBadRecord.SKIP).errors == "skip", "the option comes first"
 
     log.keys["table.errors"] = "ignore"
@@ -162,7 +166,7 @@ def test_dead_letters_have_a_table_beside_the_topics(tmp_path: Path, log: Log) -
 def test_dead_letters_of_another_topic_are_rejected(tmp_path: Path, log: Log) -> None:
     place = open_warehouse(str(tmp_path))
     address = opened(place).address
-    commit_batch(address, with_letters(address, 0, 5, (1, 1), topic_id="id"))
+    commit_batch(address, with_dead_letters(address, 0, 5, (1, 1), topic_id="id"))
     open_catalog(address.catalog).drop_table(address.identifier)
     log.topic_id = "another"
     with pytest.raises(SyncError, match="orders_dead_letters has dead letters of another topic"):

@@ -6,16 +6,18 @@ from lakelog.tables.archive import refusals as module
 from lakelog.tables.archive.refusals import (
     OnBadRecord,
     Refusals,
-    Refused,
     RefusedCount,
     RefusedRange,
+    RefusedRecord,
     stop,
 )
 from lakelog.tables.topic.errors import BadRecordError, OptionError
 
 
-def refused(offset: int, last: int, *, partition: int = 0, is_damaged: bool = False) -> Refused:
-    return Refused("t", partition, offset, last, "it is bad", b"raw", is_damaged)
+def refused(
+    offset: int, last: int, *, partition: int = 0, is_damaged: bool = False
+) -> RefusedRecord:
+    return RefusedRecord("t", partition, offset, last, "it is bad", b"raw", is_damaged)
 
 
 def test_a_stop_names_the_record_and_the_ways_to_go_on() -> None:

@@ -11,24 +11,24 @@ from lakelog.tables.archive import task_files
 from lakelog.tables.archive.commit import Batch, commit_batch
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import Extent
-from lakelog.tables.archive.refusals import Refused
+from lakelog.tables.archive.refusals import RefusedRecord
 from lakelog.tables.archive.task_files import (
-    LETTER_SCHEMA,
-    LetterFile,
+    DEAD_LETTER_SCHEMA,
+    DeadLetterFile,
     RowFiles,
     TooManyPartitionsError,
 )
+from lakelog.tables.hybrid.plan import plan_ranges
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
 from lakelog.tables.iceberg.partition_terms import PartitionTerm, parse_terms
 from lakelog.tables.iceberg.table import admit_null_timestamps, ensure_table
 from lakelog.tables.iceberg.warehouse import open_warehouse
-from lakelog.tables.joined.plan import plan_ranges
 from lakelog.tables.upkeep.compaction import compact
 from unit.tables.archive_table import TOPIC_ID, offsets
-from unit.tables.joined.kit import archive_of
-from unit.tables.joined.kit import offsets as wanted
-from unit.tables.joined.test_reading import found
+from unit.tables.hybrid.kit import archive_of
+from unit.tables.hybrid.kit import offsets as wanted
+from unit.tables.hybrid.test_reading import found
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAY = parse_terms(["day(timestamp)"])
@@ -144,21 +144,23 @@ def test_rows_without_a_timestamp_have_a_partition_of_their_own(tmp_path: Path) 
     assert offsets(address.load()) == [0, 1, 2, 3]
 
 
-def letter(offset: int) -> Refused:
-    return Refused("t", 1, offset, offset + 1, "why", bytes([offset]), is_damaged=True)
+def dead_letter(offset: int) -> RefusedRecord:
+    return RefusedRecord("t", 1, offset, offset + 1, "why", bytes([offset]), is_damaged=True)
 
 
-def test_a_file_has_the_letters_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_has_the_dead_letters_in_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(task_files, "_GROUP_ROWS", 2)
     path = tmp_path / "data" / "1.parquet"
-    file = LetterFile(path.as_uri(), {})
+    file = DeadLetterFile(path.as_uri(), {})
     for offset in range(0, 10, 2):
-        file.add(letter(offset))
+        file.add(dead_letter(offset))
     assert file.close() == path.as_uri()
     found = pq.ParquetFile(path)
     assert found.num_row_groups == 3
     table = found.read()
-    assert table.schema.equals(LETTER_SCHEMA, check_metadata=True)
+    assert table.schema.equals(DEAD_LETTER_SCHEMA, check_metadata=True)
     assert table.to_pylist()[1] == {
         "topic": "t",
         "partition": 1,
@@ -169,15 +171,15 @@ def test_a_file_has_the_letters_in_groups(tmp_path: Path, monkeypatch: pytest.Mo
     }
 
 
-def test_without_letters_there_is_no_file(tmp_path: Path) -> None:
-    file = LetterFile((tmp_path / "1.parquet").as_uri(), {})
+def test_without_dead_letters_there_is_no_file(tmp_path: Path) -> None:
+    file = DeadLetterFile((tmp_path / "1.parquet").as_uri(), {})
     assert file.close() is None
     file.remove()
     assert not list(tmp_path.iterdir())
 
 
 def test_a_removed_file_leaves_nothing(tmp_path: Path) -> None:
-    file = LetterFile((tmp_path / "1.parquet").as_uri(), {})
-    file.add(letter(0))
+    file = DeadLetterFile((tmp_path / "1.parquet").as_uri(), {})
+    file.add(dead_letter(0))
     file.remove()
     assert not list(tmp_path.iterdir())

@@ -15,7 +15,7 @@ from lakelog.tables.iceberg.buckets import (
     by_bucket,
 )
 from lakelog.tables.iceberg.table import SCHEMA, create_table
-from unit.tables.latest.kit import Put, row, write
+from unit.tables.compacted.kit import Put, row, write
 
 
 @pytest.fixture

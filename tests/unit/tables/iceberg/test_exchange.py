@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.iceberg import turns
+from lakelog.tables.iceberg import commit_lock
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import CatalogLockedError, CatalogUnwritableError
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
@@ -97,7 +97,7 @@ def test_failed_attempts_end_with_the_known_outcome(
     def fail(self: Transaction) -> None:
         raise raised
 
-    monkeypatch.setattr(turns, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(commit_lock, "_ATTEMPTS_MAX", 2)
     monkeypatch.setattr(Transaction, "commit_transaction", fail)
     with pytest.raises(expected):
         run(address, new)
@@ -121,7 +121,7 @@ def test_a_full_disk_after_a_commit_without_an_answer_is_no_outcome(
     address: TableAddress, new: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller would remove files that the first attempt may still commit."""
-    monkeypatch.setattr(turns, "_ATTEMPTS_MAX", 3)
+    monkeypatch.setattr(commit_lock, "_ATTEMPTS_MAX", 3)
     attempts = failing(monkeypatch, ConnectionError("no answer"), *FULL)
     with pytest.raises(UnknownOutcomeError):
         run(address, new)
@@ -151,7 +151,7 @@ def test_the_outcome_under_a_lock_of_another_program_is_known(
     address: TableAddress, new: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the new files stay, and the error has no advice."""
-    monkeypatch.setattr(turns, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(commit_lock, "_ATTEMPTS_MAX", 2)
     path = address.catalog["uri"].removeprefix("sqlite:///")
     impatient = {**address.catalog, "uri": f"sqlite:///{path}?timeout=0.05"}
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -11,7 +11,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from lakelog.tables.archive import commit
-from lakelog.tables.archive.commit import Batch, Outcome, abandon_batch, commit_batch
+from lakelog.tables.archive.commit import Batch, CommitOutcome, abandon_batch, commit_batch
 from lakelog.tables.archive.progress import Progress, ProgressConflictError
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.stored_files import place_of, stored_files
@@ -43,7 +43,7 @@ def test_a_second_look_leaves_the_files_of_older_snapshots(address: TableAddress
     old = address.load().metadata.current_snapshot_id
     rewrite(address)
 
-    assert commit_batch(address, batch) is Outcome.ALREADY_THERE
+    assert commit_batch(address, batch) is CommitOutcome.ALREADY_THERE
 
     assert offsets(address.load(), old) == list(range(5))
     assert offsets(address.load()) == list(range(5))
@@ -104,7 +104,7 @@ def test_after_an_unknown_commit_files_stay(
 
     monkeypatch.setattr(commit, "append", fail)
 
-    assert commit_batch(address, ours) is Outcome.ALREADY_THERE
+    assert commit_batch(address, ours) is CommitOutcome.ALREADY_THERE
     assert files(address) == left
 
 

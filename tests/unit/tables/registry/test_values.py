@@ -77,7 +77,7 @@ def fitter(schemas: Schemas, *schema_ids: int, is_strict: bool = True) -> Regist
     type_ = pa.struct([])
     for each in schema_ids:
         type_ = extended(type_, schemas.get(each).shape)
-    return RegistryFitter(schemas, type_, is_strict=is_strict, way_on="Do this.")
+    return RegistryFitter(schemas, type_, is_strict=is_strict, hint="Do this.")
 
 
 def test_schemas_of_one_batch_share_the_columns(
@@ -134,7 +134,7 @@ def test_values_without_ids_are_of_one_version(
     schemas = known(registry)
     newest = schemas.newest("t-value")
     data = extended(pa.struct([]), schemas.get(newest).shape)
-    fit = RegistryFitter(schemas, data, is_strict=True, way_on="", without_ids=newest)
+    fit = RegistryFitter(schemas, data, is_strict=True, hint="", without_ids=newest)
     found, rescued = fit.fit(batch((b"\0", []), (b"\x02", []), in_header))
     assert found.to_pylist() == [{"f0": 0}, {"f0": 1}, {"f0": 7}]
     assert rescued.to_pylist() == [None, None, '{"$.f1":"x"}']

@@ -33,7 +33,7 @@ def schema(*names: str) -> pa.Schema:
 
 
 def rows(*names: str, null_timestamps: bool = False) -> ArrowRows:
-    return ArrowRows(schema(*names), null_timestamps=null_timestamps, way_on="Do this")
+    return ArrowRows(schema(*names), null_timestamps=null_timestamps, hint="Do this")
 
 
 def test_every_column_in_the_types_of_the_schema() -> None:

@@ -9,7 +9,7 @@ import pytest
 from lakelog.client.isolation import Batch
 from lakelog.records.batch import read_header
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.archive.dead_letters import letters_address
+from lakelog.tables.archive.dead_letters import dead_letters_of
 from lakelog.tables.archive.refusals import RefusedCount
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.client import TopicClient
@@ -19,8 +19,8 @@ from lakelog.tables.upkeep import audit as module
 from lakelog.tables.upkeep.audit import Audit, audit
 from storage_kit import make_batch
 from unit.tables.archive_table import write_batch
-from unit.tables.joined.kit import archive_of
-from unit.tables.letters import skipping, with_letters
+from unit.tables.dead_letters import skipping, with_dead_letters
+from unit.tables.hybrid.kit import archive_of
 
 
 @dataclass
@@ -81,8 +81,8 @@ def test_wrong_offsets_are_named(address: TableAddress) -> None:
 
 
 def test_dead_letters_and_skipped_records_are_accounted_for(address: TableAddress) -> None:
-    commit_batch(address, with_letters(address, 0, 5, (1, 1)))
-    commit_batch(address, skipping(with_letters(address, 5, 9, (7, 7), number=1)))
+    commit_batch(address, with_dead_letters(address, 0, 5, (1, 1)))
+    commit_batch(address, skipping(with_dead_letters(address, 5, 9, (7, 7), number=1)))
     found = audited(address, Log(list(range(9)), impossible=(1, 7)))
     (one,) = found.partitions
     assert found.is_sound
@@ -92,7 +92,7 @@ def test_dead_letters_and_skipped_records_are_accounted_for(address: TableAddres
 
 
 def test_refused_records_that_no_table_and_no_count_has_are_missing(address: TableAddress) -> None:
-    commit_batch(address, skipping(with_letters(address, 0, 5, (1, 1))))
+    commit_batch(address, skipping(with_dead_letters(address, 0, 5, (1, 1))))
     (one,) = audited(address, Log(list(range(6)), impossible=(1, 2))).partitions
     assert one.is_sound, "the row of 2 has a null timestamp, perhaps"
     commit_batch(address, write_batch(address, 5, 8, 1, rows=False))
@@ -100,10 +100,10 @@ def test_refused_records_that_no_table_and_no_count_has_are_missing(address: Tab
     assert (one.missing.count, one.wrong) == (3, 3), "5 has no row, and one of 1, 6, 7 is counted"
 
 
-def test_lost_letters_and_letters_with_rows_are_wrong(address: TableAddress) -> None:
-    commit_batch(address, with_letters(address, 0, 5, (1, 1), (3, 3)))
+def test_lost_dead_letters_and_dead_letters_with_rows_are_wrong(address: TableAddress) -> None:
+    commit_batch(address, with_dead_letters(address, 0, 5, (1, 1), (3, 3)))
     address.load().add_files(list(write_batch(address, 3, 4).paths))
-    letters_address(address).load().delete("offset = 1")
+    dead_letters_of(address).load().delete("offset = 1")
     (one,) = audited(address, Log(list(range(5)), impossible=(1, 3))).partitions
-    assert (one.doubled.first, one.lost_letters) == ([3], 1)
+    assert (one.doubled.first, one.lost_dead_letters) == ([3], 1)
     assert not one.is_sound

@@ -12,7 +12,7 @@ from lakelog.tables.iceberg.expiry import Policy
 from lakelog.tables.upkeep.cleanup import Cleaned, clean, clean_all
 from lakelog.tables.upkeep.compaction import compact
 from unit.tables.archive_table import TOPIC_ID, files, folder, offsets, write_batch
-from unit.tables.latest.kit import Put, Tables
+from unit.tables.compacted.kit import Put, Tables
 
 DAY_S = 86_400.0
 ALL_BUT_ONE = Policy(1)
@@ -37,10 +37,10 @@ def test_of_newest_records_less_is_kept(address: TableAddress) -> None:
         tables.append(Put(b"a", b"%d" % number))
         tables.refresh()
     now = time.time()
-    latest = tables.place.address
-    assert clean_all(address, Policy(50), now, latest=latest).files == 0, "of the last hour"
-    done = clean_all(address, Policy(50), now + 3601, latest=latest)
-    assert len(latest.load().metadata.snapshots) == 3
+    compacted = tables.place.address
+    assert clean_all(address, Policy(50), now, compacted=compacted).files == 0, "of the last hour"
+    done = clean_all(address, Policy(50), now + 3601, compacted=compacted)
+    assert len(compacted.load().metadata.snapshots) == 3
     assert done.files == 3
     assert tables.values() == {b"a": b"5"}
     assert tables.commits == len(address.load().metadata.snapshots)

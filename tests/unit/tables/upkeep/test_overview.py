@@ -10,7 +10,7 @@ from lakelog.tables.topic.offsets import TopicPartition
 from lakelog.tables.upkeep.overview import PartitionOverview, overview
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import write_batch
-from unit.tables.joined.kit import archive_of
+from unit.tables.hybrid.kit import archive_of
 
 
 class Topic(Log):

@@ -11,8 +11,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lakelog.client.admin.api import Admin
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.archive.dead_letters import letters_address, open_letters
-from lakelog.tables.archive.place import TablePlace, find_places
+from lakelog.tables.archive.dead_letters import dead_letters_of, open_dead_letters
+from lakelog.tables.archive.location import TableLocation, find_locations
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.partition_spec import spec_text
 from lakelog.tables.iceberg.table import ensure_table
@@ -23,7 +23,7 @@ from lakelog.tables.upkeep import ownership, removal
 from lakelog.tables.upkeep.ownership import check_droppable, create, drop
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import TOPIC_ID, files, folder, write_batch
-from unit.tables.latest.kit import Put, Tables
+from unit.tables.compacted.kit import Put, Tables
 
 
 class Topics(Log):
@@ -47,9 +47,9 @@ def client(topics: Topics | None = None) -> TopicClient:
     return cast("TopicClient", topics or Topics())
 
 
-def place_to_drop(found: TopicClient, topic: str) -> TablePlace | None:
+def place_to_drop(found: TopicClient, topic: str) -> TableLocation | None:
     """The place that the keys name, if the table may be dropped for the topic."""
-    place = find_places(found, [topic], also_disabled=True).get(topic)
+    place = find_locations(found, [topic], also_disabled=True).get(topic)
     if place is not None:
         check_droppable(found, topic, place)
     return place
@@ -89,12 +89,12 @@ def test_a_topic_gets_a_table_and_loses_it(tmp_path: Path) -> None:
 def test_the_table_of_newest_records_is_dropped_too(tmp_path: Path) -> None:
     cluster = Cluster()
     admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path))
-    address = create(admin, client(), "orders", place, "orders", latest=True)
+    address = create(admin, client(), "orders", place, "orders", compacted=True)
     assert cluster.values["table.latest"] == "true"
-    latest = TableAddress(address.catalog, ("lakelog", "orders_latest"))
-    ensure_table(latest)
-    drop(admin, "orders", address, purge=True, latest=latest)
-    assert not latest.exists()
+    compacted = TableAddress(address.catalog, ("lakelog", "orders_latest"))
+    ensure_table(compacted)
+    drop(admin, "orders", address, purge=True, compacted=compacted)
+    assert not compacted.exists()
     assert set(cluster.values.values()) == {None}
 
 
@@ -113,9 +113,9 @@ def test_a_refresh_during_a_drop_does_not_create_the_table_again(
         return done
 
     monkeypatch.setattr(ownership, "remove", drop_and_refresh)
-    latest = tables.place.address
-    drop(cast("Admin", Cluster()), "orders", address, purge=True, latest=latest)
-    assert not latest.exists()
+    compacted = tables.place.address
+    drop(cast("Admin", Cluster()), "orders", address, purge=True, compacted=compacted)
+    assert not compacted.exists()
 
 
 @pytest.mark.parametrize("purge", [True, False])
@@ -125,12 +125,12 @@ def test_a_drop_that_fails_is_completed_by_the_next_one(
     cluster, topics = Cluster(), Topics()
     topics.keys_of["orders"] = cluster.values
     admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path))
-    address = create(admin, client(topics), "orders", place, "sold", latest=True)
-    open_letters(address, TOPIC_ID)
-    latest = TableAddress(address.catalog, ("lakelog", "sold_latest"))
-    ensure_table(latest)
-    found: TablePlace | None = None
-    real, tables = removal.remove, [letters_address(address), address, latest]
+    address = create(admin, client(topics), "orders", place, "sold", compacted=True)
+    open_dead_letters(address, TOPIC_ID)
+    compacted = TableAddress(address.catalog, ("lakelog", "sold_latest"))
+    ensure_table(compacted)
+    found: TableLocation | None = None
+    real, tables = removal.remove, [dead_letters_of(address), address, compacted]
     for failing in (each.identifier for each in tables):
 
         def remove(each: TableAddress, *, purge: bool, failing: tuple[str, str] = failing) -> int:
@@ -141,14 +141,14 @@ def test_a_drop_that_fails_is_completed_by_the_next_one(
         with monkeypatch.context() as patch:
             patch.setattr(ownership, "remove", remove)
             with pytest.raises(PermissionError):
-                drop(admin, "orders", address, purge=purge, latest=latest)
+                drop(admin, "orders", address, purge=purge, compacted=compacted)
         assert cluster.values["table.enable"] is None
         found = place_to_drop(client(topics), "orders")
         assert found is not None
         assert found.address.identifier == address.identifier
 
     assert found is not None
-    deleted = drop(admin, "orders", found.address, purge=purge, latest=latest)
+    deleted = drop(admin, "orders", found.address, purge=purge, compacted=compacted)
     assert (deleted > 0) == purge
     assert [each.exists() for each in tables] == [False] * 3
     assert set(cluster.values.values()) == {None}
@@ -160,7 +160,7 @@ def test_dead_letters_whose_files_are_half_deleted_are_found(
 ) -> None:
     admin = cast("Admin", Cluster())
     address = create(admin, client(), "orders", open_warehouse(str(tmp_path)), "orders")
-    open_letters(address, TOPIC_ID)
+    open_dead_letters(address, TOPIC_ID)
     (tmp_path / "lakelog" / "orders_dead_letters" / "orphan.parquet").touch()
 
     def delete(*_: object) -> NoReturn:

@@ -6,10 +6,10 @@ from typing import cast
 import pytest
 
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.archive.dead_letters import open_letters
+from lakelog.tables.archive.dead_letters import open_dead_letters
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.client import TopicClient, TopicMeta
-from lakelog.tables.upkeep.whereabouts import named_places, stored_places
+from lakelog.tables.upkeep.whereabouts import named_locations, stored_locations
 from unit.tables.archive_table import TOPIC_ID, new_table, write_batch
 from unit.tables.upkeep.test_ownership import Topics
 
@@ -26,8 +26,8 @@ def address(tmp_path: Path) -> TableAddress:
 def test_tables_of_a_warehouse_are_found_by_the_ids_of_their_topics(
     address: TableAddress, tmp_path: Path
 ) -> None:
-    open_letters(address, TOPIC_ID)
-    found = stored_places(TOPICS, [(str(tmp_path / "none"), ""), (str(tmp_path), "")])
+    open_dead_letters(address, TOPIC_ID)
+    found = stored_locations(TOPICS, [(str(tmp_path / "none"), ""), (str(tmp_path), "")])
     assert list(found) == ["orders"]
     place = found["orders"]
     assert (place.name, place.published, place.is_enabled) == ("orders", {0: 3}, False)
@@ -37,7 +37,7 @@ def test_tables_of_a_warehouse_are_found_by_the_ids_of_their_topics(
 
 def test_a_table_of_another_name_is_found(address: TableAddress, tmp_path: Path) -> None:
     renamed = {"bought": TopicMeta("bought", TOPIC_ID, (0,))}
-    assert stored_places(renamed, [(str(tmp_path), "")])["bought"].name == "orders"
+    assert stored_locations(renamed, [(str(tmp_path), "")])["bought"].name == "orders"
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
@@ -50,7 +50,7 @@ def test_keys_name_the_table_of_an_enabled_and_of_a_disabled_topic(
         "table.warehouse": str(tmp_path),
         "table.archived.offsets": "0:2",
     }
-    (place,) = named_places(cast(TopicClient, topics), TOPICS).values()
+    (place,) = named_locations(cast(TopicClient, topics), TOPICS).values()
     assert place.is_enabled is is_enabled
     assert place.published == ({0: 2} if is_enabled else {0: 3}), "the table knows its end"
 
@@ -61,5 +61,5 @@ def test_keys_may_name_a_dropped_table_or_one_on_another_host(tmp_path: Path) ->
     keys: dict[str, str | None] = {"table.enable": "false", "table.warehouse": str(tmp_path)}
     topics.keys_of["orders"] = {**keys, "table.name": "dropped"}
     topics.keys_of["sales"] = {**keys, "table.warehouse": "/of/another/host"}
-    (place,) = named_places(cast(TopicClient, topics), TOPICS).values()
+    (place,) = named_locations(cast(TopicClient, topics), TOPICS).values()
     assert (place.topic, place.published) == ("sales", {})

@@ -2,7 +2,7 @@
 
 Names, types, defaults and bounds follow `TransactionLogConfig` and `TransactionStateManagerConfig`
 of Kafka 4.3.1. Replication factor and minimum ISR are 1, as one broker alone needs;
-where they are not set, `server/cluster/topics.py` chooses higher ones in a cluster.
+where they are not set, `server/topics/topics.py` chooses higher ones in a cluster.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from lakelog.protocol.join_group import JoinGroupResponse
 
 
 class Admission:
-    """Refuses JoinGroup requests for which there is no room; `joins` decides about the others."""
+    """Refuses JoinGroup requests for which there is no capacity; `joins` decides about the
+    others."""
 
     def __init__(
         self,
@@ -51,10 +52,10 @@ class Admission:
         # It joins the live groups only if it gets a member or a pending id.
         group = ClassicGroup(join.key) if group is None else group
         # The limits of all groups come last: they begin evictions.
-        reason = group.lacks_room(join.member_id, self._config.members_max)
+        reason = group.lacks_capacity(join.member_id, self._config.members_max)
         if not reason and not group.supports(join.protocol_type, join.protocols):
             return Result(reply=_incompatible(join))
-        reason = reason or self._limits.lacks_room(
+        reason = reason or self._limits.lacks_capacity(
             group.growth(join, is_new=is_new), self._config.subscriptions_bytes_max
         )
         if reason:

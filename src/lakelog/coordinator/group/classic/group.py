@@ -268,20 +268,20 @@ class ClassicGroup:
         """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def lacks_room(self, member_id: str, members_max: int) -> str:
+    def lacks_capacity(self, member_id: str, members_max: int) -> str:
         """Return why `group.max.size` does not allow a member; empty if it does.
 
         During a rebalance the members that have joined again count, because others may be gone.
         """
-        has_room = self.state is GroupState.EMPTY or len(self.members) < members_max
-        if not has_room:
+        has_capacity = self.state is GroupState.EMPTY or len(self.members) < members_max
+        if not has_capacity:
             member = self.members.get(member_id)
             if self.state is not GroupState.PREPARING_REBALANCE:
-                has_room = member is not None
+                has_capacity = member is not None
             else:
                 has_joined = member is not None and member.join is not None
-                has_room = has_joined or self.waiting_to_join < members_max
-        if has_room:
+                has_capacity = has_joined or self.waiting_to_join < members_max
+        if has_capacity:
             return ""
         return (
             f"it has {len(self.members)} members, which is group.max.size; use another group "

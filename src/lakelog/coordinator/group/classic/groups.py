@@ -114,16 +114,16 @@ class PendingMembers:
     def add(self, group: ClassicGroup, member_id: str, deadline_ms: int) -> ClassicGroup | None:
         """Add a pending id until `deadline_ms` on the monotonic clock (KIP-394).
 
-        Return the group that lost the oldest id to make room, if any. If there is no room even
-        then, the new id is dropped at once.
+        Return the group that lost the oldest id to free capacity, if any. If there is no capacity
+        even then, the new id is dropped at once.
         """
         assert member_id not in self._groups, "a member id is assigned once"
         loser, size = None, _size(group, member_id)
-        if self._groups and not self._has_room(size):
+        if self._groups and not self._has_capacity(size):
             oldest = next(iter(self._groups))
             loser = self._groups[oldest]
             self.remove(loser, oldest)
-        if not self._has_room(size):
+        if not self._has_capacity(size):
             return loser
         self._size += size
         self._account.add(group.group_id, ID_GIVEN_OUT_BYTES + size)
@@ -139,7 +139,7 @@ class PendingMembers:
         self._deadlines.set(key, deadline_ms)
         return loser
 
-    def _has_room(self, size: int) -> bool:
+    def _has_capacity(self, size: int) -> bool:
         return len(self._groups) < PENDING_MAX and self._size + size <= PENDING_BYTES_MAX
 
     def remove(self, group: ClassicGroup, member_id: str) -> bool:

@@ -30,7 +30,7 @@ _NAME_IN_ID_MAX = 255
 
 
 class Joins:
-    """Decisions about JoinGroup requests for which their group has room (`admission.py`).
+    """Decisions about JoinGroup requests for which their group has capacity (`admission.py`).
 
     Args:
         changes: decides a request again, after the group changed during a write.
@@ -74,7 +74,7 @@ class Joins:
         if group.account is None:
             self._groups[group.group_id] = group
         # Pending ids are bounded over all groups: a client that never joins costs nothing but one
-        # of them. The oldest makes room.
+        # of them. The oldest frees capacity.
         loser = self._pending.add(group, member_id, now.tick_ms + join.session_timeout_ms)
         reply = join.refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         if loser is None:

@@ -14,7 +14,7 @@ from lakelog.base.memory_budget import text_bytes
 from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.limits import ENTRY_BYTES
 from lakelog.coordinator.group.records import MemberMetadata
-from lakelog.coordinator.requests import settle
+from lakelog.coordinator.requests import complete
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
 
@@ -236,7 +236,7 @@ class Join(GroupRequest):
             reply.protocol_name = "" if name_required else None
         elif reply.protocol_name is None and name_required:
             reply.protocol_name = ""
-        settle(self.future, reply)
+        complete(self.future, reply)
 
     def refusal(self, code: ErrorCode, member_id: str = "", reason: str = "") -> JoinGroupResponse:
         """Return the response with an error code, after the reason has been explained."""

@@ -93,7 +93,7 @@ class ClassicMembers:
     def _check_join(self, group: ConsumerGroup, join: Join) -> None:
         if self._groups.config.migration is MigrationPolicy.DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, _NO_MIGRATION)
-        self._groups.check_room(group, join.member_id, join.instance_id)
+        self._groups.check_capacity(group, join.member_id, join.instance_id)
         others = [
             member.classic for member in group.classic_members() if member.classic is not None
         ]

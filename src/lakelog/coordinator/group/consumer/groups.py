@@ -67,7 +67,7 @@ class ConsumerGroups:
         classic: ClassicGroups,
         classic_rebalancer: Rebalancer,
         pending: PendingMembers,
-        room: ShardLimits,
+        capacity: ShardLimits,
         account: Account[str],
         group_count: ShardCount,
         counts: GroupCounts,
@@ -82,7 +82,7 @@ class ConsumerGroups:
         self._classic = classic
         self._classic_rebalancer = classic_rebalancer
         self._pending = pending
-        self._room = room
+        self._capacity = capacity
         self._account = account
         self._group_count = group_count
         self._counts = counts
@@ -164,7 +164,7 @@ class ConsumerGroups:
             return Draft(self.get(group_id))
         classic = self._classic.get(group_id)
         is_new = classic is None or classic.is_unjoined
-        if is_new and not self._room.has_room_for_group(group_id):
+        if is_new and not self._capacity.has_capacity_for_group(group_id):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, TOO_MANY_GROUPS)
         if classic is None:
             return Draft(ConsumerGroup(group_id))
@@ -186,7 +186,7 @@ class ConsumerGroups:
             return
         raise cannot_upgrade(classic.group_id, reason)
 
-    def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    def check_capacity(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
         """Raise `KafkaError(GROUP_MAX_SIZE_REACHED)` if a new member exceeds the group's limit."""
         is_member = member_id in group.members or group.static_member(instance_id) is not None
         if not is_member and len(group.members) >= self.config.members_max:
@@ -215,7 +215,7 @@ class ConsumerGroups:
         # The classic group's memory is free as soon as the draft is committed.
         retired = 0 if draft.retires is None else draft.retires.memory
         more = draft.group.memory - draft.live.memory - retired
-        if not self._room.has_memory(draft.group_id, more):
+        if not self._capacity.has_memory(draft.group_id, more):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMORY)
 
     def finish(self, draft: Draft, reply: Any, *effects: Effect) -> Decision:

@@ -135,7 +135,7 @@ class ConsumerHeartbeats:
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(now, beat)
         draft = self._groups.open(request.group_id, creates=request.member_epoch == JOIN_EPOCH)
-        self._groups.check_room(draft.group, request.member_id, request.instance_id)
+        self._groups.check_capacity(draft.group, request.member_id, request.instance_id)
         owned = _owned(request)
         old = self._member(draft, request, owned)
         new = _updated(old, beat)

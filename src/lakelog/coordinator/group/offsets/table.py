@@ -1,4 +1,5 @@
-"""Committed offsets by group, topic and partition, offsets of open transactions, and newcomers.
+"""Committed offsets by group, topic and partition, offsets of open transactions, and probationary
+groups.
 
 An offset is stored with the id of its topic. So an offset of a deleted topic is never returned for
 a new topic of the same name, even if a crash has lost the offset's tombstone.
@@ -8,11 +9,12 @@ makes them valid. Until then the partition's offset is unstable (KIP-447). An of
 committed later in the log overtakes a pending one: it stays, whether the pending offset's
 transaction commits or aborts.
 
-A newcomer is a group whose offsets were all committed within 10 seconds. When there is no room for
-new groups, newcomers are evicted in an order: a client that commits again later has a group in use.
-A flood of groups comes within a short time, so the newcomers of the minute with most newcomers are
-evicted first, and earlier and later groups stay. Newcomers of the current minute are not evicted.
-So offsets are kept for at least a minute, and a client that commits once a minute never loses any.
+A probationary group is a group whose offsets were all committed within 10 seconds. When there is no
+capacity for new groups, probationary groups are evicted in an order: a client that commits again
+later has a group in use. A flood of groups comes within a short time, so the groups of the minute
+with the most are evicted first, and earlier and later groups stay. Probationary groups of the
+current minute are not evicted. So offsets are kept for at least a minute, and a client that commits
+once a minute never loses any.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from lakelog.coordinator.group.limits import OFFSETS_BYTES, offset_bytes, pendin
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
 from lakelog.coordinator.shard import ShardCount
 
-NEWCOMER_MS = 10_000
+PROBATION_MS = 10_000
 """A group that commits again after this time is in use."""
 _MINUTE_MS = 60_000
 
 
-class Newcomer(NamedTuple):
+class ProbationaryGroup(NamedTuple):
     """A group that may be evicted."""
 
     since_ms: int
@@ -41,19 +43,25 @@ class Newcomer(NamedTuple):
     group_id: str
 
 
-def in_order_of_eviction(newcomers: Sequence[Newcomer], now_ms: int) -> Iterator[Newcomer]:
-    """Yield the newcomers that may be evicted now, in the order of eviction.
+def in_order_of_eviction(
+    probationary_groups: Sequence[ProbationaryGroup], now_ms: int
+) -> Iterator[ProbationaryGroup]:
+    """Yield the probationary groups that may be evicted now, in the order of eviction.
 
     `now_ms` is in milliseconds since the epoch. Nothing is yielded once the fullest remaining
     minute is too recent.
     """
-    counts = Counter(newcomer.since_ms // _MINUTE_MS for newcomer in newcomers)
+    counts = Counter(
+        probationary_group.since_ms // _MINUTE_MS for probationary_group in probationary_groups
+    )
     busiest = sorted(counts, key=lambda minute: (counts[minute], minute), reverse=True)
     for minute in busiest:
-        if (minute + 1) * _MINUTE_MS + NEWCOMER_MS > now_ms - _MINUTE_MS:
+        if (minute + 1) * _MINUTE_MS + PROBATION_MS > now_ms - _MINUTE_MS:
             return
         of_minute = [
-            newcomer for newcomer in newcomers if newcomer.since_ms // _MINUTE_MS == minute
+            probationary_group
+            for probationary_group in probationary_groups
+            if probationary_group.since_ms // _MINUTE_MS == minute
         ]
         yield from sorted(of_minute, reverse=True)
 
@@ -151,8 +159,8 @@ class OffsetTable:
         self._group_count = group_count
         self._groups: dict[str, dict[str, PartitionOffsets]] = {}
         self.pending = PendingOffsets(account)
-        self.newcomers: dict[str, int] = {}
-        """Groups that have not committed again after `NEWCOMER_MS`, with the time of their first
+        self.probationary_groups: dict[str, int] = {}
+        """Groups that have not committed again after `PROBATION_MS`, with the time of their first
         known commit in milliseconds since the epoch."""
 
     def replay(self, record: OffsetRecord) -> None:
@@ -181,13 +189,13 @@ class OffsetTable:
         if not topics and self._groups.pop(key.group, None) is not None:
             self._account.add(key.group, -OFFSETS_BYTES)
             self._group_count.add(-1)
-            self.newcomers.pop(key.group, None)
+            self.probationary_groups.pop(key.group, None)
 
     def _note_commit(self, group_id: str, commit_ms: int) -> None:
         if group_id not in self._groups:
-            self.newcomers[group_id] = commit_ms
-        elif commit_ms - self.newcomers.get(group_id, commit_ms) >= NEWCOMER_MS:
-            del self.newcomers[group_id]
+            self.probationary_groups[group_id] = commit_ms
+        elif commit_ms - self.probationary_groups.get(group_id, commit_ms) >= PROBATION_MS:
+            del self.probationary_groups[group_id]
 
     def growth(self, records: Iterable[OffsetRecord]) -> int:
         """Return the bytes of memory that these records would add."""

@@ -32,7 +32,7 @@ from lakelog.coordinator.transaction.state import (
     TransactionVersion,
 )
 from lakelog.coordinator.transaction.transitions import Known, Producer, needs_producer_id
-from lakelog.protocol.commit_sets import CommitSet, Refusal, Refused, SinkRun, Winner
+from lakelog.protocol.commit_sets import CommitSet, Refusal, RefusedCommitSet, SinkRun, Winner
 
 _DIGEST_BYTES = 8
 FORMER_RUNS_MAX = 8192
@@ -48,7 +48,7 @@ class RefusedError(KafkaError):
 
     def __init__(self, reason: Refusal, message: str) -> None:
         super().__init__(ErrorCode.INVALID_TXN_STATE, message)
-        self.refused = Refused(reason=reason, message=message)
+        self.refused = RefusedCommitSet(reason=reason, message=message)
 
 
 def _digest(text: str) -> bytes:
@@ -230,7 +230,7 @@ def is_stale(parent: Transaction | None, child: Child, batch: int) -> bool:
 def may_reuse(id_state: Known) -> bool:
     """Return whether a new child may continue with the producer id of this one."""
     current = id_state.current
-    if current is None or not id_state.is_settled or id_state.may_be_old:
+    if current is None or not id_state.is_complete or id_state.may_be_old:
         return False
     if not (current.state is _S.EMPTY or current.state.has_ended):
         return False
@@ -326,7 +326,7 @@ def winner_committed(
     if child is None or (child.sink_id, child.batch) != (sink_id, batch):
         text = f"{name} is not a task of batch {batch} of this sink"
         raise RefusedError(Refusal.CONTENT_DIFFERS, text)
-    if not id_state.is_settled:
+    if not id_state.is_complete:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     written = {(topic, index): records for topic, index, records in _written(winner)}
     if any(records <= 0 for records in written.values()):

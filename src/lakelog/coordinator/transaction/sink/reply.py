@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.state import Sink, Transaction
-from lakelog.protocol.commit_sets import Refused, SinkState
+from lakelog.protocol.commit_sets import RefusedCommitSet, SinkState
 from lakelog.protocol.end_txn import EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdResponse
 
@@ -18,7 +18,7 @@ class SinkReply(NamedTuple):
     producer_id: int = -1
     producer_epoch: int = -1
     sink: SinkState | None = None
-    refused: Refused | None = None
+    refused: RefusedCommitSet | None = None
 
     def initialised(self) -> InitProducerIdResponse:
         """Return the response to InitProducerId."""

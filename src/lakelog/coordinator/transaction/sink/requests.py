@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.requests import answered, settle
+from lakelog.coordinator.requests import answered, complete
 from lakelog.coordinator.shard import Now, Reply, Result
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.ids import Decision
@@ -52,7 +52,7 @@ class _SinkRequest(Request):
             return Result(reply=_refusal(shard, self.key, error))
 
     def answer(self, reply: SinkReply) -> None:
-        settle(self.future, self.respond(reply))
+        complete(self.future, self.respond(reply))
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(SinkReply(code))

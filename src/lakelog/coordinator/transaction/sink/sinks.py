@@ -143,7 +143,7 @@ class Sinks:
             self._endings.abort(now, name, self._ids.transactions[name])
             for family in self._families.values()
             for name, child in family.children.items()
-            if self._is_open(name) and self._ids.is_settled(name) and self._is_stale(name, child)
+            if self._is_open(name) and self._ids.is_complete(name) and self._is_stale(name, child)
         ]
 
     def _is_open(self, name: str) -> bool:
@@ -164,7 +164,7 @@ class Sinks:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         # The step may make the child stale, and no longer include it: a transaction that begins now
         # would stay open until its timeout.
-        elif not self._ids.is_settled(child.sink_id):
+        elif not self._ids.is_complete(child.sink_id):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def begin_run(
@@ -179,10 +179,10 @@ class Sinks:
         Raises `RefusedError`, and `KafkaError` with CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
         """
         id_state = self._ids.find(sink_id)
-        if not id_state.is_settled:
+        if not id_state.is_complete:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if id_state.current is None:
-            self._ids.check_room()
+            self._ids.check_capacity()
         if new_producer_id == NO_PRODUCER_ID and needs_parent_id(id_state, run):
             return Result(need=NewProducerId())
         step = run_begun(id_state, run, timeout_ms, now.wall_ms, new_producer_id)
@@ -205,7 +205,7 @@ class Sinks:
         """
         child = self._expected(transactional_id, parent)
         id_state = self._ids.find(transactional_id)
-        if not id_state.is_settled:
+        if not id_state.is_complete:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         steps: Steps = {}
         former = None if id_state.current is not None else self._finished(child.sink_id)
@@ -215,7 +215,7 @@ class Sinks:
             step = child_begun(self._ids.transactions[former], parent, timeout_ms, now.wall_ms)
         else:
             if id_state.current is None and former is None:
-                self._check_child_room(child.sink_id)
+                self._check_child_capacity(child.sink_id)
             needs_id = needs_producer_id(id_state.current, None, may_be_old=id_state.may_be_old)
             if needs_id and new_producer_id == NO_PRODUCER_ID:
                 return Result(need=NewProducerId())
@@ -232,7 +232,7 @@ class Sinks:
         if child is None:
             text = "a task's id must be <sink id>/<batch>/<partition>/<attempt>"
             raise RefusedError(Refusal.NOT_A_SINK, text)
-        if not self._ids.is_settled(child.sink_id):
+        if not self._ids.is_complete(child.sink_id):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         check_parent(self._ids.transactions.get(child.sink_id), parent, child.batch)
         return child
@@ -248,7 +248,7 @@ class Sinks:
         for name in () if family is None else reversed(family.free):
             if may_reuse(self._ids.find(name)):
                 return name
-            if self._ids.is_settled(name):
+            if self._ids.is_complete(name):
                 spent = name
         return spent
 
@@ -261,8 +261,8 @@ class Sinks:
         sink = self._ids.transactions.get(child.sink_id)
         return sink is None or (isinstance(sink.part, Sink) and sink.part.expires)
 
-    def _check_child_room(self, sink_id: str) -> None:
-        self._ids.check_room()
+    def _check_child_capacity(self, sink_id: str) -> None:
+        self._ids.check_capacity()
         family = self._families.get(sink_id)
         if family is not None and len(family.children) >= CHILDREN_MAX:
             text = f"the sink has {CHILDREN_MAX} tasks in this batch; use fewer tasks"
@@ -325,7 +325,7 @@ class Sinks:
         `KafkaError(CONCURRENT_TRANSACTIONS)` until all children have ended.
         """
         id_state = self._ids.find(sink_id)
-        if not id_state.is_settled:
+        if not id_state.is_complete:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         sink = sink_of(id_state.current)
         assert id_state.current is not None
@@ -337,7 +337,7 @@ class Sinks:
             later = SinkReply(ErrorCode.CONCURRENT_TRANSACTIONS)
             return self._end_children(now, sink_id, {sink_id: step}, later)
         family = self._families.get(sink_id, _Family())
-        if any(self.children(sink_id)) or not all(map(self._ids.is_settled, family.children)):
+        if any(self.children(sink_id)) or not all(map(self._ids.is_complete, family.children)):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
         # The sink goes last: until then the caller retries.
@@ -361,7 +361,7 @@ class Sinks:
         id_state = self._ids.find(sink_id)
         check_set(id_state.current, producer, commit_set)
         # The step that is being written may be the commit of this very batch.
-        if not id_state.is_settled:
+        if not id_state.is_complete:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         assert id_state.current is not None
         return id_state.current
@@ -394,7 +394,7 @@ class Sinks:
         for name, current in self.children(sink_id):
             child = child_id(name)
             assert child is not None
-            if name in steps or not self._is_open(name) or not self._ids.is_settled(name):
+            if name in steps or not self._is_open(name) or not self._ids.is_complete(name):
                 continue
             if batch is None or child.batch <= batch:
                 step = fenced(current, now.wall_ms)

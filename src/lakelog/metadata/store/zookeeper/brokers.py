@@ -24,7 +24,7 @@ from lakelog.metadata.store.zookeeper.session import (
     Node,
     Notify,
     Put,
-    Session,
+    ZooKeeperSession,
     get_all,
     write_repeatable,
 )
@@ -50,7 +50,11 @@ class Brokers:
     """The registration of this broker, and the live brokers as this handle sees them."""
 
     def __init__(
-        self, session: Session, layout: Layout, monotonic: Callable[[], float], timeout_s: float
+        self,
+        session: ZooKeeperSession,
+        layout: Layout,
+        monotonic: Callable[[], float],
+        timeout_s: float,
     ) -> None:
         self._session = session
         self._layout = layout

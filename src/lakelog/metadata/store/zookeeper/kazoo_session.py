@@ -245,7 +245,7 @@ class KazooSession:
         """Return the answer. Raises `TimeoutError` if it is of another connection, or late."""
         connections, answered = self._connections, self._loop.create_future()
 
-        def settle(result: Any) -> None:
+        def complete(result: Any) -> None:
             if answered.done():
                 return
             if result.exception is not None:
@@ -253,7 +253,7 @@ class KazooSession:
             else:
                 answered.set_result(result.value)
 
-        submit().rawlink(lambda result: self._on_loop(settle, result))
+        submit().rawlink(lambda result: self._on_loop(complete, result))
         async with asyncio.timeout(self._timeout_s):
             answer = await answered
         if connections != self._connections:

@@ -20,10 +20,10 @@ from lakelog.metadata.store.api import (
     ENTRIES_KEPT,
     AppendOutcome,
     Entry,
+    EntryOutcome,
     LogRead,
     LogState,
     MetadataBatch,
-    Outcome,
     Snapshot,
 )
 from lakelog.metadata.store.chain import LogHead, Mark, Marks, first_link, next_link
@@ -43,7 +43,7 @@ from lakelog.metadata.store.zookeeper.session import (
     Notify,
     OutcomeUnknown,
     Put,
-    Session,
+    ZooKeeperSession,
     get_all,
     get_required,
     pass_barrier,
@@ -55,7 +55,7 @@ from lakelog.metadata.store.zookeeper.snapshots import Snapshots
 class Terms:
     """The newest term that this handle has seen."""
 
-    def __init__(self, session: Session, layout: Layout) -> None:
+    def __init__(self, session: ZooKeeperSession, layout: Layout) -> None:
         self._session = session
         self._layout = layout
         self.newest = NO_TERM
@@ -115,7 +115,7 @@ class EntryLog:
 
     def __init__(
         self,
-        session: Session,
+        session: ZooKeeperSession,
         layout: Layout,
         marks: Marks,
         terms: Terms,
@@ -181,7 +181,7 @@ class EntryLog:
         tail = self._tail if self._tail.end == expected_end else await self.refresh()
         if term.epoch != batch.controller_epoch or tail.end != expected_end:
             fenced = term.epoch != batch.controller_epoch
-            return AppendOutcome(Outcome.FENCED if fenced else Outcome.LOST, tail.end)
+            return AppendOutcome(EntryOutcome.FENCED if fenced else EntryOutcome.LOST, tail.end)
         new = Tail(expected_end + 1, next_link(tail.chain, expected_end, batch), tail.version + 1)
         self._attempt = (batch.writer_id, batch.serial, expected_end)
         stored = StoredEntry(
@@ -194,15 +194,17 @@ class EntryLog:
                 Put(self._layout.end, new.encode(), tail.version),
             )
         except OutcomeUnknown:
-            return AppendOutcome(Outcome.UNKNOWN, -1)
+            return AppendOutcome(EntryOutcome.UNKNOWN, -1)
         if refusal is None:
             self._tail = new
             if self._reported_end == expected_end:
                 self._reported_end = new.end
             await self._see(new)
-            return AppendOutcome(Outcome.DONE, new.end)
+            return AppendOutcome(EntryOutcome.DONE, new.end)
         tail = await self.refresh()
-        return AppendOutcome(Outcome.LOST if refusal.operation else Outcome.FENCED, tail.end)
+        return AppendOutcome(
+            EntryOutcome.LOST if refusal.operation else EntryOutcome.FENCED, tail.end
+        )
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:
         """Raises `MetadataUnavailable` if the entry of an unknown outcome was trimmed since."""

@@ -78,7 +78,7 @@ class OutcomeUnknown(Exception):  # noqa: N818
 Notify = Callable[[], None]
 
 
-class Session(Protocol):
+class ZooKeeperSession(Protocol):
     """One client of an ensemble. An expired session is replaced by a new one."""
 
     @property
@@ -116,7 +116,7 @@ _PIPELINED_MAX = 32
 """Entries or chunks that are requested at a time; each may have 900 kB."""
 
 
-async def write_repeatable(session: Session, *operations: Operation) -> Refusal | None:
+async def write_repeatable(session: ZooKeeperSession, *operations: Operation) -> Refusal | None:
     """Carry out operations that the caller repeats after `Disconnected`."""
     try:
         return await session.write(*operations)
@@ -124,7 +124,7 @@ async def write_repeatable(session: Session, *operations: Operation) -> Refusal 
         raise Disconnected(str(error)) from error
 
 
-async def pass_barrier(session: Session, path: str) -> None:
+async def pass_barrier(session: ZooKeeperSession, path: str) -> None:
     """Return when later reads of this session see all writes that were done before the call.
 
     A write is a quorum operation, which `sync` is not (ZOOKEEPER-1675). Raises `Disconnected`.
@@ -133,7 +133,9 @@ async def pass_barrier(session: Session, path: str) -> None:
         raise _wiped(path)
 
 
-async def get_required(session: Session, path: str, on_change: Notify | None = None) -> Node:
+async def get_required(
+    session: ZooKeeperSession, path: str, on_change: Notify | None = None
+) -> Node:
     """Return a node that every log has. Raises `MetadataCorrupt` and `Disconnected`."""
     node = await session.get(path, on_change)
     if node is None:
@@ -148,7 +150,7 @@ def _wiped(path: str) -> MetadataCorrupt:
     )
 
 
-async def get_all(session: Session, paths: Iterable[str]) -> list[Node | None]:
+async def get_all(session: ZooKeeperSession, paths: Iterable[str]) -> list[Node | None]:
     """Return the nodes, pipelined. Raises `Disconnected`."""
     all_paths, nodes = list(paths), list[Node | None]()
     for start in range(0, len(all_paths), _PIPELINED_MAX):

@@ -20,7 +20,7 @@ from lakelog.metadata.store.zookeeper.session import (
     Disconnected,
     Put,
     Reason,
-    Session,
+    ZooKeeperSession,
     get_all,
     get_required,
     write_repeatable,
@@ -35,7 +35,7 @@ class Snapshots:
     """The snapshots of one log. Every call may raise `Disconnected` and be repeated then."""
 
     def __init__(
-        self, session: Session, layout: Layout, *, entries_kept: int = ENTRIES_KEPT
+        self, session: ZooKeeperSession, layout: Layout, *, entries_kept: int = ENTRIES_KEPT
     ) -> None:
         self._session = session
         self._entries_kept = entries_kept

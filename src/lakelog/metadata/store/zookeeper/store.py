@@ -41,7 +41,7 @@ from lakelog.metadata.store.chain import Marks
 from lakelog.metadata.store.zookeeper.brokers import Brokers
 from lakelog.metadata.store.zookeeper.layout import NO_TERM, Layout
 from lakelog.metadata.store.zookeeper.log import EntryLog, Terms
-from lakelog.metadata.store.zookeeper.session import Disconnected, Session
+from lakelog.metadata.store.zookeeper.session import Disconnected, ZooKeeperSession
 from lakelog.runtime.api import Clock, Random
 
 _logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class ZooKeeperStore:
 
     def __init__(
         self,
-        session: Session,
+        session: ZooKeeperSession,
         root: str,
         marks: Marks,
         clock: Clock,
@@ -282,12 +282,12 @@ class ZooKeeperStore:
         self._wake.set()
 
     async def _follow(self) -> None:
-        """Runs until cancelled; a failed turn is repeated at the next one."""
+        """Runs until cancelled; a failed poll is repeated at the next one."""
         task = FailingTask(_logger, "watching the ensemble")
         while True:
             self._wake.clear()
             try:
-                await self._call(self._turn)
+                await self._call(self._poll)
             except MetadataUnavailable:
                 pass
             except MetadataError:
@@ -301,10 +301,10 @@ class ZooKeeperStore:
                 async with asyncio.timeout(self._beat_every_s):
                     await self._wake.wait()
 
-    async def _turn(self) -> None:
+    async def _poll(self) -> None:
         """Send a heartbeat if one is due, arm the watches that have ended, and report changes."""
         # Taken before the reads: a watch that fires during them marks its part again, and the next
-        # turn reads again.
+        # poll reads again.
         stale, self._stale = self._stale, NO_CHANGE
         try:
             if self._clock.monotonic() - self.heartbeat_s >= self._beat_every_s:

@@ -174,10 +174,12 @@ async def test_a_static_member_away_for_less_than_its_session_is_waited_for(
 ) -> None:
     first = await join(setup, instance_id="a", session_timeout_ms=60_000)
     await sync(setup, first, {}, instance_id="a")
-    newcomer = await join(setup, version=3)
-    assert newcomer.generation_id == first.generation_id + 1
-    assert {each.group_instance_id for each in newcomer.members} == {"a", None}
-    assert newcomer.leader == newcomer.member_id, "the leader must be a member that has joined"
+    probationary_group = await join(setup, version=3)
+    assert probationary_group.generation_id == first.generation_id + 1
+    assert {each.group_instance_id for each in probationary_group.members} == {"a", None}
+    assert probationary_group.leader == probationary_group.member_id, (
+        "the leader must be a member that has joined"
+    )
 
 
 @in_virtual_time()
@@ -347,10 +349,10 @@ async def test_no_member_gets_the_assignment_of_a_past_generation(setup: Setup) 
     leader, follower = await _two_joined(setup)
     setup.log.delay_s = lambda: 3.0
     late = sync(setup, leader, {leader.member_id: b"old", follower.member_id: b"old"})
-    newcomer = join(setup, version=3)
+    probationary_group = join(setup, version=3)
     assert (await late).error_code == REBALANCING
     again = [join(setup, each.member_id) for each in (leader, follower)]
-    joined = [await newcomer] + [await reply for reply in again]
+    joined = [await probationary_group] + [await reply for reply in again]
     new_leader = next(each for each in joined if each.member_id == each.leader)
     waiting = [sync(setup, each) for each in joined if each is not new_leader]
     await asyncio.sleep(5)
@@ -403,7 +405,7 @@ async def test_while_loading_a_heartbeat_asks_nothing_of_a_member(setup: Setup) 
     (joined,) = await form(setup, 1)
     setup.coordinator.close()
     assert await heartbeat(setup, joined) == ErrorCode.NOT_COORDINATOR
-    setup.log.read_gate = asyncio.Event()
+    setup.log.read_barrier = asyncio.Event()
     loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
     await asyncio.sleep(0.1)
     assert await heartbeat(setup, joined) == 0
@@ -411,7 +413,7 @@ async def test_while_loading_a_heartbeat_asks_nothing_of_a_member(setup: Setup) 
     assert (await leave(setup, (joined.member_id, None))).error_code == (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     )
-    setup.log.read_gate.set()
+    setup.log.read_barrier.set()
     await loading
     assert await heartbeat(setup, joined) == 0
 

@@ -15,12 +15,12 @@ UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
 @in_virtual_time()
 async def test_a_third_member_starts_a_rebalance_that_all_must_join(setup: Setup) -> None:
     leader, follower = await form(setup, 2)
-    newcomer = join(setup, await new_id(setup))
+    probationary_group = join(setup, await new_id(setup))
     await asyncio.sleep(0)
-    assert not newcomer.done()
+    assert not probationary_group.done()
     assert await heartbeat(setup, leader) == ErrorCode.REBALANCE_IN_PROGRESS
     again = [join(setup, leader.member_id), join(setup, follower.member_id)]
-    joined = [await reply for reply in (newcomer, *again)]
+    joined = [await reply for reply in (probationary_group, *again)]
     assert {each.generation_id for each in joined} == {leader.generation_id + 1}
     assert len({each.leader for each in joined}) == 1
 
@@ -28,13 +28,13 @@ async def test_a_third_member_starts_a_rebalance_that_all_must_join(setup: Setup
 @in_virtual_time()
 async def test_a_member_that_does_not_rejoin_in_time_is_removed(setup: Setup) -> None:
     leader, follower = await form(setup, 2)
-    newcomer = join(setup, await new_id(setup))
+    probationary_group = join(setup, await new_id(setup))
     again = join(setup, follower.member_id)
     started = setup.clock.monotonic()
     for _ in range(29):
         await asyncio.sleep(1)
         await heartbeat(setup, leader)
-    joined = await newcomer
+    joined = await probationary_group
     assert setup.clock.monotonic() - started == pytest.approx(30, abs=0.01)
     assert (await again).generation_id == joined.generation_id == leader.generation_id + 1
     assert joined.leader == follower.member_id
@@ -46,10 +46,10 @@ async def test_a_member_whose_session_ends_during_a_rebalance_is_not_waited_for(
     setup: Setup,
 ) -> None:
     leader, follower = await form(setup, 2)
-    newcomer = join(setup, await new_id(setup))
+    probationary_group = join(setup, await new_id(setup))
     again = join(setup, follower.member_id)
     started = setup.clock.monotonic()
-    await newcomer
+    await probationary_group
     await again
     assert setup.clock.monotonic() - started == pytest.approx(10, abs=0.01)
     assert await heartbeat(setup, leader) == UNKNOWN_MEMBER
@@ -117,11 +117,11 @@ async def test_a_new_member_interrupts_a_generation_without_assignment(setup: Se
     leader = await join(setup, await new_id(setup))
     second_id = await new_id(setup)
     waiting = sync(setup, leader, {}, generation_id=leader.generation_id)
-    newcomer = join(setup, second_id)
+    probationary_group = join(setup, second_id)
     code = (await waiting).error_code
     assert code in (0, ErrorCode.REBALANCE_IN_PROGRESS)
     again = join(setup, leader.member_id)
-    assert (await newcomer).generation_id == (await again).generation_id == 2
+    assert (await probationary_group).generation_id == (await again).generation_id == 2
 
 
 @in_virtual_time(new_member_join_timeout_ms=60_000)
@@ -131,11 +131,11 @@ async def test_a_new_member_does_not_wait_longer_than_the_limit_for_new_members(
     """Its client may no longer exist, but would be a member of the next generation."""
     patient: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 1_000_000}
     (leader,) = await form(setup, 1, **patient)
-    newcomer = join(setup, await new_id(setup), **patient)
+    probationary_group = join(setup, await new_id(setup), **patient)
     started = setup.clock.monotonic()
-    while not newcomer.done():
+    while not probationary_group.done():
         await asyncio.sleep(5)
         assert await heartbeat(setup, leader) == ErrorCode.REBALANCE_IN_PROGRESS
         assert setup.clock.monotonic() - started < 100
-    assert (await newcomer).error_code == UNKNOWN_MEMBER
+    assert (await probationary_group).error_code == UNKNOWN_MEMBER
     assert setup.clock.monotonic() - started == pytest.approx(60, abs=5)

@@ -113,7 +113,7 @@ def test_where_there_are_no_offsets_to_ask(version: int) -> None:
             groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)],
         )
         setup.coordinator.close()
-        setup.log.read_gate = asyncio.Event()
+        setup.log.read_barrier = asyncio.Event()
         for code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             response = await setup.coordinator.offset_fetch(request, version)
             answer = response if version < 8 else response.groups[0]
@@ -127,7 +127,7 @@ def test_where_there_are_no_offsets_to_ask(version: int) -> None:
             assert found == (partitions if version < 8 else [])
             loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
             await asyncio.sleep(0.1)
-        setup.log.read_gate.set()
+        setup.log.read_barrier.set()
         await loading
 
     in_virtual_time()(scenario)()

@@ -5,7 +5,11 @@ import asyncio
 from coordinator_members import commit_codes, committed, committed_one
 from group_setup import Setup, in_virtual_time
 from lakelog.base.memory_budget import Account, Share
-from lakelog.coordinator.group.offsets.table import Newcomer, PendingOffsets, in_order_of_eviction
+from lakelog.coordinator.group.offsets.table import (
+    PendingOffsets,
+    ProbationaryGroup,
+    in_order_of_eviction,
+)
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
 
 ORDERS = ("orders", 0)
@@ -48,8 +52,10 @@ async def test_a_topic_of_the_same_name_begins_without_offsets(setup: Setup) -> 
 _MINUTE_MS = 60_000
 
 
-def _order(now_minutes: float, *newcomers: tuple[float, str]) -> list[str]:
-    given = [Newcomer(int(minutes * _MINUTE_MS), name) for minutes, name in newcomers]
+def _order(now_minutes: float, *probationary_groups: tuple[float, str]) -> list[str]:
+    given = [
+        ProbationaryGroup(int(minutes * _MINUTE_MS), name) for minutes, name in probationary_groups
+    ]
     return [each.group_id for each in in_order_of_eviction(given, int(now_minutes * _MINUTE_MS))]
 
 

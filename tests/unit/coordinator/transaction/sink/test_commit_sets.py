@@ -54,7 +54,7 @@ CHILD = Transaction(
 
 
 def known(current: Transaction | None, *, may_be_old: bool = False) -> Known:
-    return Known(current, is_settled=True, may_be_old=may_be_old)
+    return Known(current, is_complete=True, may_be_old=may_be_old)
 
 
 def run(name: str) -> SinkRun:
@@ -163,7 +163,7 @@ def test_a_child_is_stale_after_its_run_and_after_its_batch(
         (known(CHILD), False),
         (known(replace(CHILD, state=S.PREPARE_ABORT)), False),
         (known(replace(CHILD, state=S.COMPLETE_ABORT), may_be_old=True), False),
-        (known(replace(CHILD, state=S.COMPLETE_ABORT))._replace(is_settled=False), False),
+        (known(replace(CHILD, state=S.COMPLETE_ABORT))._replace(is_complete=False), False),
         (known(replace(CHILD, state=S.COMPLETE_ABORT, producer_epoch=EPOCH_LAST - 2)), False),
         (known(None), False),
     ],

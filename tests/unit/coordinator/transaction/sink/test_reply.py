@@ -3,7 +3,7 @@ from __future__ import annotations
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.sink.reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import Sink, Transaction
-from lakelog.protocol.commit_sets import Refusal, Refused, SinkState
+from lakelog.protocol.commit_sets import Refusal, RefusedCommitSet, SinkState
 
 
 def test_both_responses_have_identity_and_control_record_but_no_digests() -> None:
@@ -17,7 +17,7 @@ def test_both_responses_have_identity_and_control_record_but_no_digests() -> Non
 
 
 def test_a_refusal_has_its_reason_beside_the_code() -> None:
-    refused = Refused(reason=Refusal.BATCH_AHEAD, message="text")
+    refused = RefusedCommitSet(reason=Refusal.BATCH_AHEAD, message="text")
     reply = SinkReply(ErrorCode.INVALID_TXN_STATE, refused=refused)
     for response in (reply.initialised(), reply.ended()):
         assert (response.error_code, response.refused) == (48, refused)

@@ -434,7 +434,7 @@ async def test_a_loser_that_begins_during_the_commit_does_not_stay_open(setup: S
     ending = sinks.end(parent, 0, [won])
     task = asyncio.ensure_future(ending)
     (shard,) = setup.coordinator._host.active_shards()
-    await until(lambda: not shard.ids.is_settled("daily"), every_s=0)
+    await until(lambda: not shard.ids.is_complete("daily"), every_s=0)
     adding = setup.coordinator.verify(loser, *child, [ORDERS], add=True)
     assert reason(await task) is None
     assert (await adding)[ORDERS] is ErrorCode.CONCURRENT_TRANSACTIONS

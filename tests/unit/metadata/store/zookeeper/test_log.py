@@ -11,7 +11,7 @@ import pytest
 
 from doubles.zookeeper import Faults
 from lakelog.metadata.errors import MetadataCorrupt, MetadataMissing, MetadataUnavailable
-from lakelog.metadata.store.api import MetadataBatch, Outcome, Snapshot
+from lakelog.metadata.store.api import EntryOutcome, MetadataBatch, Snapshot
 from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.layout import StoredEntry
 from lakelog.metadata.store.zookeeper.session import Disconnected, Node, Notify, Put
@@ -22,7 +22,7 @@ async def _with_entries(world: World, count: int) -> Handle:
     handle = await world.handle()
     await handle.take_term()
     for index in range(count):
-        assert (await handle.append(index)).outcome is Outcome.DONE
+        assert (await handle.append(index)).outcome is EntryOutcome.DONE
     return handle
 
 
@@ -116,10 +116,10 @@ def test_a_batch_of_unknown_outcome_is_found_once_written(seed: int) -> None:
     async def work(world: World) -> None:
         handle = await _with_entries(world, 2)
         world.ensemble.faults = Faults(loss_percent=100)
-        assert (await handle.append(2, b"mine")).outcome is Outcome.UNKNOWN
+        assert (await handle.append(2, b"mine")).outcome is EntryOutcome.UNKNOWN
         world.ensemble.faults = Faults()
         outcome = (await handle.append(2, b"mine")).outcome
-        assert outcome in (Outcome.DONE, Outcome.LOST)
+        assert outcome in (EntryOutcome.DONE, EntryOutcome.LOST)
         assert await handle.log.position_of(WRITER, 3) == 2
         payloads = [entry.payload for entry in (await handle.log.read(0)).entries]
         assert payloads == [b"x", b"x", b"mine"]
@@ -131,7 +131,7 @@ def test_the_outcome_of_a_trimmed_entry_stays_unknown() -> None:
     async def work(world: World) -> None:
         handle = await _with_entries(world, 2)
         world.ensemble.faults = Faults(loss_percent=100)
-        assert (await handle.append(2)).outcome is Outcome.UNKNOWN
+        assert (await handle.append(2)).outcome is EntryOutcome.UNKNOWN
         world.ensemble.faults = Faults()
         other = await world.handle()
         await other.take_term(2)
@@ -198,7 +198,7 @@ def test_a_stale_server_is_not_taken_for_lost_writes() -> None:
             handle.session.expire()
             await handle.log.verify()
 
-    in_world(work, faults=Faults(lag_turns_max=200))
+    in_world(work, faults=Faults(lag_iterations_max=200))
 
 
 def test_a_reader_gets_entries_that_are_newer_than_the_end_that_it_knows() -> None:
@@ -234,7 +234,7 @@ def test_a_new_session_at_a_stale_server_misses_no_entry(
         assert await handle.log.position_of(WRITER, 3) == 2
         assert not newest
 
-    in_world(work, faults=Faults(lag_turns_max=200), seed=seed)
+    in_world(work, faults=Faults(lag_iterations_max=200), seed=seed)
 
 
 def test_a_deposed_writer_is_fenced_before_its_successor_has_written() -> None:
@@ -244,7 +244,7 @@ def test_a_deposed_writer_is_fenced_before_its_successor_has_written() -> None:
         successor = await world.handle()
         await successor.take_term(2)
         await handle.terms.current()
-        assert (await handle.log.append(batch, 1)).outcome is Outcome.FENCED
+        assert (await handle.log.append(batch, 1)).outcome is EntryOutcome.FENCED
 
     in_world(work)
 
@@ -254,7 +254,7 @@ def test_a_writer_of_the_present_term_that_is_behind_has_lost_its_place() -> Non
         handle = await _with_entries(world, 2)
         batch = MetadataBatch(WRITER, 9, handle.terms.newest.epoch, b"x")
         outcome = await handle.log.append(batch, 1)
-        assert (outcome.outcome, outcome.end) == (Outcome.LOST, 2)
+        assert (outcome.outcome, outcome.end) == (EntryOutcome.LOST, 2)
 
     in_world(work)
 

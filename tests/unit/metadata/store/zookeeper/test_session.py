@@ -34,7 +34,7 @@ def test_a_barrier_shows_all_earlier_writes() -> None:
             assert (await get_required(reader, "/x")).data == data
         return stale
 
-    assert in_world(work, faults=Faults(lag_turns_max=100)), "the servers did not lag"
+    assert in_world(work, faults=Faults(lag_iterations_max=100)), "the servers did not lag"
 
 
 def test_a_missing_node_of_the_log_is_reported() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from doubles.zookeeper import Faults
 from lakelog.metadata.errors import BrokerIdInUse, MetadataCorrupt, MetadataUnavailable
-from lakelog.metadata.store.api import Change, MetadataBatch, Outcome
+from lakelog.metadata.store.api import Change, EntryOutcome, MetadataBatch
 from lakelog.metadata.store.zookeeper.session import Create, Delete
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from zookeeper_kit import LAYOUT, OTHER, SESSION_TIMEOUT_S, WRITER, World, in_world
@@ -20,7 +20,7 @@ async def _append(store: ZooKeeperStore, serial: int, end: int, writer: bytes) -
     while True:
         try:
             outcome = (await store.append(batch, end)).outcome
-            if outcome is not Outcome.UNKNOWN:
+            if outcome is not EntryOutcome.UNKNOWN:
                 return await store.position_of(writer, serial) is not None
         except MetadataUnavailable:
             continue
@@ -37,7 +37,7 @@ def test_every_batch_is_in_the_log_once_or_its_writer_knows_it_lost(
 
 def _write_from_two_brokers(seed: int) -> None:
     async def work(world: World) -> None:
-        faults = Faults(loss_percent=4, expiry_percent=2, lag_turns_max=40)
+        faults = Faults(loss_percent=4, expiry_percent=2, lag_iterations_max=40)
         stores = [world.store(), world.store()]
         for number, store in enumerate(stores, 1):
             await store.open(create=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.commit_sets import Refusal, Refused, SinkState
+from lakelog.protocol.commit_sets import Refusal, RefusedCommitSet, SinkState
 from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, scripted_world
@@ -22,7 +22,7 @@ def begun(next_batch: int) -> InitProducerIdResponse:
 
 
 def refused(reason: Refusal) -> EndTxnResponse:
-    row = Refused(reason=reason, message="text")
+    row = RefusedCommitSet(reason=reason, message="text")
     return EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE, refused=row)
 
 

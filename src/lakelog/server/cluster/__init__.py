@@ -1,5 +1,0 @@
-"""The cluster's metadata on this broker: topics, and the logs on disk that they need.
-
-Start with `replicas`, which creates and deletes logs as the metadata image says. The image itself
-is planned and stored in `lakelog.metadata`.
-"""
