@@ -660,6 +660,10 @@ class Partition:
             raise self.storage_error(error) from error
         self.written.note_cut(*counts)
         self.watermark.cut()
+        if self.watermark.by_flush:
+            # A follower reports no position that is not durable, and without one it gets no records
+            # whose append would request a flush.
+            self._flush_soon(self)
         # A cut below the high watermark means that the leader lost committed records, as an unclean
         # election may.
         level = logging.ERROR if self.watermark.offset < committed else logging.INFO

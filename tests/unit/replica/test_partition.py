@@ -118,6 +118,27 @@ def test_a_follower_begins_within_a_batch_as_its_leader_does() -> None:
         assert (follower.written.records, follower.written.all_bytes) == (5, len(copied))
 
 
+@pytest.mark.parametrize("is_far_behind", [True, False])
+def test_a_follower_that_writes_durably_reports_its_position_after_a_cut(
+    is_far_behind: bool,
+) -> None:
+    """No append follows that would request the flush."""
+    requested: list[Partition] = []
+    follower = open_partition(rolled=requested, durability=FSYNC)
+    for _ in range(3):
+        follower.append(make_batch(1), NOW)
+    follower.assume(Role(6, 2, is_leader=False, isr=(1, 2)), 0)
+    requested.clear()
+    if is_far_behind:
+        follower.restart_at(85, 6)
+    else:
+        wait_for(lambda: follower.truncate(5, 2, 6))
+    assert not follower.watermark.is_written
+    assert requested == [follower]
+    make_durable(follower)
+    assert follower.watermark.is_written
+
+
 @pytest.mark.parametrize("records", [1, 3])
 def test_a_log_with_records_takes_no_batch_that_begins_below_its_end(records: int) -> None:
     leader, follower = open_partition(), open_partition()
