@@ -17,24 +17,25 @@ from waiting import eventually
 
 RECORDS = 40
 ITS_OWN = (".lock", "boot-id")
-FACTOR = ("-p", "1", "-r", "3", "--config", "min.insync.replicas=2")
+LIMITS = ("-p", "1", "--config", "min.insync.replicas=2")
 
 
 class Cluster:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
         self.brokers = {
             number: BrokerProcess(
                 folder / f"broker{number}",
                 arguments=(
                     *("--node-id", str(number), "--metadata", f"sqlite:{folder / 'm.db'}"),
                     *("--set", "auto.leader.rebalance.enable=false"),
+                    *settings,
                 ),
             )
             for number in (1, 2, 3)
         }
 
-    def create(self, *config: str) -> None:
-        self.shell.out("topic", "create", "orders", *FACTOR, *config)
+    def create(self, *config: str, factor: int = 3) -> None:
+        self.shell.out("topic", "create", "orders", "-r", str(factor), *LIMITS, *config)
         self.produce(0)
 
     def produce(self, start: int) -> None:
@@ -90,9 +91,15 @@ def known_logs(folder: Path) -> bytes:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def settings() -> tuple[str, ...]:
+    """Arguments of all brokers."""
+    return ()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, settings: tuple[str, ...]) -> Iterator[Cluster]:
     with ExitStack() as running:
-        made = Cluster(tmp_path)
+        made = Cluster(tmp_path, *settings)
         for broker in made.brokers.values():
             running.enter_context(broker)
         eventually(lambda: len(made.shell.json("cluster", "brokers")) == 3)
@@ -169,6 +176,35 @@ def test_a_folder_that_was_put_back_does_not_lead(
         cluster.brokers[number].restart()
     eventually(lambda: len(cluster.partition()["isr"]) == 3)
     assert cluster.records() == [str(number) for number in range(2 * RECORDS)]
+
+
+@pytest.mark.parametrize(
+    "settings", [("--set", "replica.high.watermark.checkpoint.interval.ms=600000")], ids=[""]
+)
+def test_a_log_that_was_put_back_since_its_last_checkpoint_does_not_lead(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The copy reaches the high watermark on the disk: no later one is written before the kill."""
+    cluster.create(factor=2)
+    restored, other = cluster.partition()["replicas"]
+    broker = cluster.brokers[restored]
+    broker.stop()  # and write the last checkpoint
+    broker.restart()
+    cluster.produce(RECORDS)  # both are in sync
+    log, before = broker.data / "orders-0", known_logs(broker.data)
+    shutil.copytree(log, tmp_path / "copy")
+    cluster.produce(2 * RECORDS)
+    for running in cluster.brokers.values():
+        running.kill()
+    assert known_logs(broker.data) == before
+    shutil.rmtree(log)
+    shutil.copytree(tmp_path / "copy", log)
+    broker.restart()
+    eventually(lambda: cluster.partition()["leader"] != other)  # until the others are fenced
+    for number in {1, 2, 3} - {restored}:
+        cluster.brokers[number].restart()
+    eventually(lambda: len(cluster.partition()["isr"]) == 2)
+    assert cluster.records() == [str(number) for number in range(3 * RECORDS)]
 
 
 def test_a_topic_is_described_while_its_leader_does_not_know_its_end(cluster: Cluster) -> None:

@@ -179,7 +179,8 @@ class LogManager:
         """Return the partitions for which this broker is eligible, although its logs lack records.
 
         After a kill these logs are damaged or missing. After a power failure the broker is eligible
-        for durable topics only: recovery cuts off no more than records that were not counted.
+        for durable topics only: recovery cuts off no more than records that were not counted, so
+        that these logs lack others only if they were replaced.
         """
         directory = self._directory
         return [
@@ -190,9 +191,11 @@ class LogManager:
             and (
                 (key := (topic.name, partition.partition)) not in directory.logs
                 or (
-                    directory.keeps_page_cache
-                    and key in directory.recoveries
-                    and directory.recoveries[key].may_have_lost
+                    (recovery := directory.recoveries.get(key)) is not None
+                    and (
+                        recovery.is_replaced
+                        or (directory.keeps_page_cache and recovery.may_have_lost)
+                    )
                 )
             )
         ]

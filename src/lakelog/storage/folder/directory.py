@@ -48,6 +48,7 @@ from lakelog.storage.folder.closing import Works, close_logs
 from lakelog.storage.folder.deletions import Deletions
 from lakelog.storage.folder.durable_mark import DurableMark
 from lakelog.storage.folder.known_logs import FoundCheckpoints, KnownLogsFile, known_logs
+from lakelog.storage.folder.log_files import FilesOfLogs
 from lakelog.storage.folder.ownership import Ownership
 from lakelog.storage.folder.properties import MetaProperties, encode_partition_metadata
 from lakelog.storage.folder.reserve import DiskSpaceGuard
@@ -123,6 +124,7 @@ class LogDirectory:
         self._offline: dict[TopicPartition, KnownLog] = {}
         self._checkpoints = Checkpoints(disk, path, self._ownership.seal)
         self._known_logs = KnownLogsFile()
+        self._files = FilesOfLogs(disk)
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where each log is compacted."""
 
@@ -248,7 +250,9 @@ class LogDirectory:
             )
             self._load(loader, request)
         self._loaded = True
-        if self._has_strays:  # their recovery points must not apply to new logs of their names
+        # The recovery points of strays must not apply to new logs of their names. A restore or move
+        # that this start has found must not count again after a kill.
+        if self._has_strays or self._files.are_new:
             self.write_checkpoints()
         elif self._ownership.seal.is_blank:  # without a file to name it would fit any older folder
             self._ownership.seal.replace(self._known_logs.encode(self._present_logs()))
@@ -272,7 +276,8 @@ class LogDirectory:
                     self._keep_stray(folder)
             if key is None or not self._disk.is_dir(folder):
                 continue
-            self._offline[key] = checkpoints.known_of(key)
+            self._offline[key] = checkpoint = checkpoints.known_of(key)
+            self._files.expect(key, folder, checkpoint)
             folders.append((key, folder))
         self._has_checkpoints = True
         return folders
@@ -301,7 +306,8 @@ class LogDirectory:
         self._use(key, log)
         del self._offline[key]
         self._compare_watermark(key, log, recovery)
-        if recovery.segments_scanned or recovery.reasons:
+        self._compare_files(key, log, request.checkpoint, recovery)
+        if recovery.segments_scanned or not recovery.is_whole:
             self.recoveries[key] = recovery
         for reason in recovery.reasons:
             _logger.warning(
@@ -324,6 +330,24 @@ class LogDirectory:
             self.high_watermarks[key] = log.log_end_offset
             if self.keeps_page_cache:
                 recovery.reasons.append(f"records below its high watermark {committed} are missing")
+
+    def _compare_files(
+        self, key: TopicPartition, log: Log, checkpoint: KnownLog, recovery: Recovery
+    ) -> None:
+        """Note whether a log was restored, also from a copy that reaches its high watermark."""
+        # After a clean stop the folder may be moved, and no log is shorter than its recovery point.
+        if not self._files.are_replaced(key, log, checkpoint) or self.clean:
+            return
+        # Without a mark the whole folder counts as incomplete, as a copy of it does.
+        if not self.keeps_page_cache and self.durable_mark.find() is None:
+            return
+        recovery.is_replaced = True
+        _logger.warning(
+            "%s-%d has other files than at its last checkpoint, as after a restore of a backup: "
+            "records that this broker has acknowledged may be missing",
+            *key,
+            extra=event("log_replaced", topic=key[0], partition=key[1]),
+        )
 
     def _topic_id(self, key: TopicPartition, folder: Path, present: bytes | None) -> bytes | None:
         """Return the id of a log's topic; `None` if the directory is stray or the log offline.
@@ -390,6 +414,7 @@ class LogDirectory:
     def _forget(self, key: TopicPartition) -> None:
         for entries in (self._offline, self.high_watermarks, self.cleaner_offsets):
             entries.pop(key, None)
+        self._files.forget(key)
 
     # Logs
 
@@ -505,7 +530,9 @@ class LogDirectory:
         return self._checkpoints.begin(files, self._known_logs.encode(logs))
 
     def _present_logs(self) -> dict[TopicPartition, KnownLog]:
-        return known_logs(self.logs, self._offline, self.high_watermarks, self.cleaner_offsets)
+        return known_logs(
+            self.logs, self._offline, self.high_watermarks, self.cleaner_offsets, self._files
+        )
 
     def write_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None

@@ -1,16 +1,19 @@
 """`known-logs`: the checkpoints of each log, with a checksum, which Kafka's files do not have.
 
-    lakelog known-logs 1 <CRC-32C of the following lines, 8 hexadecimal digits>
+    lakelog known-logs 2 <CRC-32C of the following lines, 8 hexadecimal digits>
     ["<topic>",<partition>,"<topic id>",<recovery point>,<start>,<high watermark>,<cleaned>,
-     [[<leader epoch>,<start>],...],[[<base of a segment>,<CRC-32C of its .txnindex>],...]]
+     [[<leader epoch>,<start>],...],[[<base of a segment>,<CRC-32C of its .txnindex>],...],
+     ["<file id of partition.metadata>",<base of the newest segment>,<inode of its .log>]]
     ...                                                                   (one line for each log)
 
-A high watermark or a cleaned offset of -1 is unknown, and so are transaction indexes that are
-`null`. Leader epochs and transaction indexes describe the log before the recovery point. They
+A high watermark or a cleaned offset of -1 is unknown, and so are transaction indexes or files that
+are `null`. Leader epochs and transaction indexes describe the log before the recovery point. They
 are complete only after a clean stop; recovery finds later ones.
 
 The file is written before the checkpoint files that Apache Kafka reads, and wins if these disagree.
-Folders of older versions do not have it.
+Folders of older versions do not have it, or have version 1, without the files of a log
+(`lakelog.storage.folder.log_files`). To those versions this one looks damaged: they use the
+checkpoint files.
 """
 
 from __future__ import annotations
@@ -35,12 +38,14 @@ from lakelog.storage.checkpoint import (
     decode_offsets,
 )
 from lakelog.storage.files import read_if_exists
+from lakelog.storage.folder.log_files import FilesOfLogs
 from lakelog.storage.log import Log
-from lakelog.storage.recovery.known_log import KnownLog
+from lakelog.storage.recovery.known_log import KnownLog, LogFiles
 from lakelog.storage.segments.aborted import checksum_of_aborted
 
 KNOWN_LOGS = "known-logs"
-_HEAD = b"lakelog known-logs 1 %08x\n"
+_HEAD = b"lakelog known-logs 2 %08x\n"
+_HEAD_1 = b"lakelog known-logs 1 %08x\n"
 _HEAD_SIZE = len(_HEAD % 0)
 _logger = logging.getLogger(__name__)
 
@@ -79,13 +84,14 @@ def _row(key: TopicPartition, log: KnownLog) -> bytes:
 def decode_known_logs(data: bytes) -> KnownLogs:
     """Return the logs of a file. Raises `MalformedCheckpoint`."""
     body = data[_HEAD_SIZE:]
-    if data[:_HEAD_SIZE] != _HEAD % crc.crc32c(body):
+    checksum = crc.crc32c(body)
+    if data[:_HEAD_SIZE] not in (_HEAD % checksum, _HEAD_1 % checksum):
         raise MalformedCheckpoint("the checksum does not match")
     return dict(_decode(json.loads(line)) for line in body.splitlines())
 
 
 def _decode(row: list[Any]) -> tuple[TopicPartition, KnownLog]:
-    topic, partition, topic_id, point, start, committed, cleaned, epochs, aborted = row
+    topic, partition, topic_id, point, start, committed, cleaned, epochs, aborted, *files = row
     log = KnownLog(
         decode_uuid(topic_id),
         point,
@@ -94,11 +100,14 @@ def _decode(row: list[Any]) -> tuple[TopicPartition, KnownLog]:
         cleaned,
         tuple((epoch, first) for epoch, first in epochs),
         None if aborted is None else tuple((base, checksum) for base, checksum in aborted),
+        LogFiles(*files[0]) if any(files) else None,
     )
     return (topic, partition), log
 
 
-def known_of(log: Log, high_watermark: int, cleaned: int) -> KnownLog:
+def known_of(
+    log: Log, high_watermark: int, cleaned: int, files: LogFiles | None = None
+) -> KnownLog:
     """Return the checkpoint of a log. Raises `OSError`."""
     point = log.recovery_point
     assert point <= log.log_end_offset
@@ -114,6 +123,7 @@ def known_of(log: Log, high_watermark: int, cleaned: int) -> KnownLog:
             for segment in log.segments
             if segment.txn_index is not None and segment.next_offset <= point
         ),
+        files,
     )
 
 
@@ -188,6 +198,7 @@ def known_logs(
     offline: Mapping[TopicPartition, KnownLog],
     high_watermarks: Mapping[TopicPartition, int],
     cleaned: Mapping[TopicPartition, int],
+    files: FilesOfLogs,
 ) -> KnownLogs:
     """Return the checkpoints of all logs, in use and `offline`."""
     checkpoints = {
@@ -195,5 +206,6 @@ def known_logs(
         for key, log in offline.items()
     }
     for key, open_log in logs.items():
-        checkpoints[key] = known_of(open_log, high_watermarks.get(key, -1), cleaned.get(key, -1))
+        committed, end = high_watermarks.get(key, -1), cleaned.get(key, -1)
+        checkpoints[key] = known_of(open_log, committed, end, files.of(key, open_log))
     return checkpoints

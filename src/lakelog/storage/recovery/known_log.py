@@ -7,6 +7,17 @@ from typing import NamedTuple
 from lakelog.base.uuids import ZERO_UUID
 
 
+class LogFiles(NamedTuple):
+    """Files of a log that no copy of it has."""
+
+    metadata: str
+    """File id of `partition.metadata`, which the broker writes once."""
+    base: int
+    """Base offset of the newest segment."""
+    inode: int
+    """Inode of that segment's `.log` file."""
+
+
 class KnownLog(NamedTuple):
     """One log when the checkpoint was written. Unknown offsets are -1."""
 
@@ -19,6 +30,8 @@ class KnownLog(NamedTuple):
     aborted: tuple[tuple[int, int], ...] | None = ()
     """Bases and checksums of the transaction indexes below the recovery point; `None` if unknown.
     """
+    files: LogFiles | None = None
+    """`None` if unknown, as in a checkpoint of an older version."""
 
     def is_of(self, topic_id: bytes) -> bool:
         """Return whether it is of this topic, or of an unknown one."""

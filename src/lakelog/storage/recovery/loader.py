@@ -66,16 +66,19 @@ class Recovery:
     """After a failed sync, read from the device: pages of the cache may have been lost."""
     is_torn: bool = False
     """Whether nothing was cut but the beginning of the last write."""
+    is_replaced: bool = False
+    """Whether another program has put other files in the place of the log's."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all records were kept, from a page cache without failures."""
-        return not (self.bytes_cut or self.reasons or self.from_device)
+        return not (self.bytes_cut or self.reasons or self.from_device or self.is_replaced)
 
     @property
     def may_have_lost(self) -> bool:
         """Whether records that were acknowledged may be missing."""
-        return not (self.is_whole or (self.is_torn and not self.from_device))
+        is_torn = self.is_torn and not (self.from_device or self.is_replaced)
+        return not (self.is_whole or is_torn)
 
 
 @dataclass(frozen=True, slots=True)

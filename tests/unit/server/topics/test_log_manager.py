@@ -655,6 +655,27 @@ def test_after_a_power_failure_a_torn_end_is_no_loss_of_a_durable_topic(node: No
     ]
 
 
+@pytest.mark.parametrize("end", [MemoryDisk.kill, MemoryDisk.crash])
+def test_a_log_of_a_durable_topic_that_was_replaced_is_lost(
+    node: Node, end: Callable[[MemoryDisk], None]
+) -> None:
+    """It is whole, and reaches its high watermark on the disk."""
+    asyncio.run(node.durable.begin(-1, None))
+    state = PartitionRecord(ORDERS, 0, (NODE, 2), (NODE,), NODE, 0, 0)
+    node.apply([TopicRecord("orders", ORDERS), state, _durability("orders", "fsync")])
+    node.directory.write_checkpoints()
+    node.directory.trust_page_cache()
+    end(node.disk)
+    folder = DATA / "orders-0"
+    copy = {path: node.disk.content(path) for path in node.disk.files() if path.parent == folder}
+    node.disk.remove_tree(folder)
+    node.disk.make_dirs(folder)
+    for path, content in copy.items():
+        node.disk.write_atomic(path, content)
+    again = Node(node.disk, node.image, begins=True)
+    assert [(name, index) for name, _, index in again.replicas.lost] == [("orders", 0)]
+
+
 def test_a_topic_that_becomes_durable_as_it_grows_waits_for_its_flush(
     node: Node, named: bool
 ) -> None:

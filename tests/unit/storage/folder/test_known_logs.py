@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from lakelog.base.uuids import encode_uuid
+from lakelog.records import crc
 from lakelog.runtime.api import Disk
 from lakelog.storage.checkpoint import MalformedCheckpoint
 from lakelog.storage.folder.known_logs import KNOWN_LOGS, KnownLogsFile, decode_known_logs
 from lakelog.storage.folder.topic_ids import topic_id_in
-from lakelog.storage.recovery.known_log import KnownLog
+from lakelog.storage.recovery.known_log import KnownLog, LogFiles
 from storage_kit import DATA, TOPIC_ID, Store, append, make_batch, memory_store
 
 KNOWN = {
-    ("a", 0): KnownLog(TOPIC_ID, 7, 3, 9, 5, ((0, 3), (4, 6)), ((3, 77),)),
+    ("a", 0): KnownLog(
+        TOPIC_ID, 7, 3, 9, 5, ((0, 3), (4, 6)), ((3, 77),), LogFiles("12 34", 3, 56)
+    ),
     ("b-1", 2): KnownLog(TOPIC_ID, 0),
 }
 
@@ -23,6 +27,12 @@ KNOWN = {
 def test_it_is_read_as_it_was_written() -> None:
     assert decode_known_logs(KnownLogsFile().encode(KNOWN)) == KNOWN
     assert decode_known_logs(KnownLogsFile().encode({})) == {}
+
+
+def test_version_1_has_no_files() -> None:
+    rows = b'["a",0,"%s",7,3,9,5,[[0,3],[4,6]],[[3,77]]]\n' % encode_uuid(TOPIC_ID).encode()
+    data = b"lakelog known-logs 1 %08x\n" % crc.crc32c(rows) + rows
+    assert decode_known_logs(data) == {("a", 0): KNOWN["a", 0]._replace(files=None)}
 
 
 def test_every_flipped_bit_and_every_cut_is_found() -> None:
