@@ -9,7 +9,8 @@ After each step `check` holds: every replica that is in the ISR or the ELR has e
 record, and so has every leader that serves. Brokers whose loss the controller does not know yet are
 exempt: they are down or fenced. With `unclean.leader.election.enable` records may be lost instead,
 and the partition has a leader while any replica can lead. In either case no election chooses a
-replica whose log is known to be offline.
+replica whose log is known to be offline. Metadata of a former level does not have the offline
+replicas: an election may choose one, until its broker repeats its report.
 """
 
 from __future__ import annotations
@@ -91,15 +92,24 @@ class ClusterModel:
     """Brokers 1 to `factor` with one partition, which has a replica on each."""
 
     def __init__(
-        self, factor: int, min_isr: int, *, durable: bool = False, unclean: bool = False
+        self,
+        factor: int,
+        min_isr: int,
+        *,
+        durable: bool = False,
+        unclean: bool = False,
+        level: int = OFFLINE_SINCE,
     ) -> None:
         """
         durable: whether positions count after a flush, as with `durability=fsync`.
         unclean: the topic's `unclean.leader.election.enable`.
+        level: of `lakelog.metadata.version`.
         """
         self.durable = durable
         self.unclean = unclean
-        self.image = MetadataImage().apply(FeatureRecord(METADATA_VERSION, OFFLINE_SINCE))
+        self.remembers = level >= OFFLINE_SINCE
+        """Whether the metadata has the offline replicas."""
+        self.image = MetadataImage().apply(FeatureRecord(METADATA_VERSION, level))
         self.replicas = {number: Replica(number) for number in range(1, factor + 1)}
         self.committed: list[Entry] = []
         self.written = 0
@@ -154,7 +164,8 @@ class ClusterModel:
             self._submit(plan)
             again = plan_failed_replicas(self.image, replica.node_id, replica.epoch, failed)
             assert not again.records, "a report that is noted changes nothing"
-            assert replica.node_id in self.state.offline
+            assert self.remembers == (replica.node_id in self.state.offline)
+            assert self.state.leader != replica.node_id
 
     def fill(self, node_id: int) -> None:
         """The broker reports that it cannot write."""
@@ -326,17 +337,23 @@ class ClusterModel:
             assert not is_present or self._has_committed(replica), f"leader {replica.node_id}"
 
     def _check_leader(self) -> None:
-        state, unable = self.state, self.image.fenced.union(self.state.offline)
+        state, failed = self.state, self._failed()
+        unable = self.image.fenced | failed
         stuck = self.image.read_only.intersection(state.isr)
         writable = {*state.isr, *state.elr} - self.image.read_only - unable
         assert not (stuck and writable), f"a writable replica waits: {state}"
-        for replica in self.replicas.values():
-            is_known = replica.epoch == self.image.brokers[replica.node_id].epoch
-            is_failed = is_known and replica.failed_in is not None
-            assert is_failed == (replica.node_id in state.offline), f"{replica.node_id} {state}"
+        assert set(state.offline) == (failed if self.remembers else set()), f"{failed} {state}"
         assert not set(state.offline).intersection((state.leader, *state.isr)), f"{state}"
         eligible = {*state.replicas} if self.unclean else {*state.isr, *state.elr}
         assert state.leader != NO_LEADER or eligible <= unable, f"a replica waits: {state}"
+
+    def _failed(self) -> set[int]:
+        """Return the brokers whose present process cannot use its log."""
+        return {
+            node_id
+            for node_id, replica in self.replicas.items()
+            if replica.failed_in is not None and replica.epoch == self.image.brokers[node_id].epoch
+        }
 
     def _has_committed(self, replica: Replica) -> bool:
         return replica.log[: len(self.committed)] == self.committed

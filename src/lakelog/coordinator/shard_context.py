@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -156,7 +156,8 @@ class ShardContext(Generic[S]):
         self, decision: Callable[[S, Now], Result[Any]], request: Request[S] | None = None
     ) -> None:
         """Call `decision` with the shard, write its result, and reply to the request."""
-        self._run(request, decision, self.shard, self._writing.now())
+        if further := self._run(request, decision, self.shard, self._writing.now()):
+            self._follow(further)
         if (deadline := self.shard.deadlines.earliest) is not None and deadline < self._timer_ms:
             self._arm()
 
@@ -178,15 +179,22 @@ class ShardContext(Generic[S]):
 
     def _follow(self, further: Iterable[Result[Any]] | None) -> None:
         """Queue decisions without a new request, and set the timer for the shard's deadlines."""
-        for result in further or ():
-            self._run(None, lambda decided=result: decided)
+        waiting = deque(further or ())
+        # A loop, because a chain of decisions without records can be long.
+        while waiting:
+            result = waiting.popleft()
+            further = self._run(None, lambda decided=result: decided)
+            waiting.extendleft(reversed(further))
         if (deadline := self.shard.deadlines.earliest) is not None and deadline < self._timer_ms:
             self._arm()
 
     def _run(
         self, request: Request[S] | None, decide: Callable[..., Result[Any]], *arguments: Any
-    ) -> None:
-        """Queue the decision that `decide` returns; without records it is committed at once."""
+    ) -> Sequence[Result[Any]]:
+        """Queue the decision that `decide` returns; without records it is committed at once.
+
+        Return the further decisions of a decision without records.
+        """
         result = decide(*arguments)
         if result.request is not None:
             assert request is None, "a decision has one request"
@@ -198,13 +206,11 @@ class ShardContext(Generic[S]):
                 self._writing.provide(result.need, request)
             elif request is not None:
                 request.answer(result.reply)
-            for effect in result.effects:
-                self._follow(effect.committed(self._writing.now(), result))
-            return
+            return self._committed_at_once(result) if result.effects else ()
         assert result.marker is None or not (result.records or result.producer)
         if self.dropped:
             self._fail([Queued(result, request, [])], ErrorCode.NOT_COORDINATOR)
-            return
+            return ()
         try:
             # Here and not in the writer: a record that cannot be encoded must fail alone, not with
             # the decisions that share its batch.
@@ -218,7 +224,11 @@ class ShardContext(Generic[S]):
                 extra=event("coordinator_record_refused", **self._log_fields),
             )
             self._fail([Queued(result, request, [])], ErrorCode.UNKNOWN_SERVER_ERROR)
-            return
+            return ()
+        except Exception:  # noqa: BLE001 - logged; the request would stay open, its key blocked
+            self._log_bug("encoding a record")
+            self._fail([Queued(result, request, [])], ErrorCode.UNKNOWN_SERVER_ERROR)
+            return ()
         self.queue.append(Queued(result, request, encoded))
         if not self._is_writing:
             # A second writer could append decisions in another order than they are replayed in.
@@ -227,6 +237,13 @@ class ShardContext(Generic[S]):
             self._is_writing = True
             name = f"write {writing.topic}-{self.partition}"
             writing.writers[self.partition] = writing.tasks.spawn(self._write(), name=name)
+        return ()
+
+    def _committed_at_once(self, result: Result[Any]) -> list[Result[Any]]:
+        further: list[Result[Any]] = []
+        for effect in result.effects:
+            further += effect.committed(self._writing.now(), result) or ()
+        return further
 
     async def _write(self) -> None:
         """Append decisions until the queue is empty; a dropped shard gets no more."""
@@ -378,8 +395,16 @@ class ShardContext(Generic[S]):
         try:
             # The timer counts as set meanwhile: once is enough to set the next one.
             while not self.dropped and (key := deadlines.pop_due(now.tick_ms)) is not None:
-                for result in self.shard.on_due(now, key):
-                    self._run(None, lambda decided=result: decided)
+                try:
+                    results = self.shard.on_due(now, key)
+                except Exception:  # noqa: BLE001 - logged; other deadlines are due as well
+                    self._log_bug("deciding at a deadline")
+                    continue
+                for result in results:
+                    try:
+                        self._follow((result,))
+                    except Exception:  # noqa: BLE001 - logged; the next results have requests, too
+                        self._log_bug("following a decision")
         finally:
             self._timer, self._timer_ms = None, inf
             self._arm()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from lakelog.coordinator.shard import Effect, Now, Result, TransactionMarker
 from lakelog.coordinator.shard_context import Queued, ShardContext, Writing
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock
+from waiting import until
 
 _VALUE = bytes(400)
 
@@ -85,6 +87,7 @@ class _World:
     def __init__(self, failure: ErrorCode | None = None) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.deadlines: Deadlines[str] = Deadlines()
+        self.due: dict[str, Callable[[], list[Result[Any]]]] = {}
         self._failure = failure
 
     def encode(self, record: str) -> tuple[bytes, bytes | None]:
@@ -92,6 +95,9 @@ class _World:
 
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments: self.calls.append((name, *arguments))
+
+    def on_due(self, now: Now, key: str) -> list[Result[Any]]:
+        return self.due[key]()
 
     async def run(self, *decisions: Result[Any]) -> list[tuple[Any, ...]]:
         tasks = AsyncioTasks(asyncio.get_running_loop())
@@ -104,6 +110,7 @@ class _World:
         )
         for decision in decisions:
             context.decide(lambda *_, decided=decision: decided, world)
+        await until(lambda: self.deadlines.earliest is None)
         while writing.writers:
             await asyncio.wait(writing.writers.values())
         return self.calls
@@ -176,3 +183,38 @@ def test_each_open_request_is_refused_although_an_effect_raises(
     assert calls == [("failed", "a"), ("failed", "a"), refused, ("failed", "b"), refused]
     bugs = [record for record in caplog.records if record.exc_info is not None]
     assert [record.__dict__.get("event") for record in bugs] == ["coordinator_failed"]
+
+
+def test_a_bug_at_a_deadline_holds_back_no_other_decision(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(_Noted):
+        def committed(self, now: Now, result: Result[Any]) -> tuple[Result[Any], ...]:
+            raise RuntimeError("planted")
+
+    def fail() -> list[Result[Any]]:
+        raise RuntimeError("planted")
+
+    world, waiting = _World(), [_World() for _ in range(3)]
+    decided: list[Result[Any]] = [
+        Result((), "yes", (Failing(world),), request=waiting[0]),
+        Result([1], "yes", request=waiting[1]),
+        Result("a", "yes", request=waiting[2]),
+    ]
+    world.due = {"first": fail, "second": lambda: decided}
+    for tick_ms, key in enumerate(world.due):
+        world.deadlines.set(key, tick_ms)
+    asyncio.run(world.run(Result((), "yes")))
+    refused = [("refuse", ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert [each.calls for each in waiting] == [[("answer", "yes")], refused, [("answer", "yes")]]
+    bugs = [record for record in caplog.records if record.exc_info is not None]
+    assert [record.__dict__.get("event") for record in bugs] == ["coordinator_failed"] * 3
+
+
+def test_a_long_chain_of_decisions_without_records_is_followed() -> None:
+    world = _World()
+    decision: Result[Any] = Result((), "yes")
+    for _ in range(2000):
+        decision = Result(effects=(_Noted(world, decision),))
+    asyncio.run(world.run(decision))
+    assert world.calls == [("committed", ())] * 2000

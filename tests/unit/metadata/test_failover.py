@@ -26,6 +26,7 @@ from lakelog.metadata.failover import (
     without_offline,
     without_read_only,
 )
+from lakelog.metadata.features import OFFLINE_SINCE
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -319,8 +320,9 @@ def _histories(draw: st.DrawFn) -> tuple[ClusterModel, list[tuple[str, tuple[obj
             arguments = ()
         steps.append((name, arguments))
     unclean = draw(st.sampled_from((False, False, True)))
+    level = draw(st.sampled_from((OFFLINE_SINCE, OFFLINE_SINCE, OFFLINE_SINCE - 1)))
     model = ClusterModel(
-        factor, draw(st.integers(1, 3)), durable=draw(st.booleans()), unclean=unclean
+        factor, draw(st.integers(1, 3)), durable=draw(st.booleans()), unclean=unclean, level=level
     )
     return model, steps
 

@@ -12,6 +12,7 @@ resumes them in the order of their arrival.
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -20,10 +21,13 @@ from enum import Enum, auto
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.requests import ClientRequest
 from lakelog.coordinator.shard import LATER, Effect, Now, Result
+
+logger = logging.getLogger(__name__)
 
 
 class TimerKind(Enum):
@@ -151,12 +155,25 @@ class ChangeQueue:
         return decisions
 
     def decide_again(self, now: Now, task: Task) -> Decision:
-        """Return the decision about a task that has waited, with its request; raises nothing."""
+        """Return the decision about a task that has waited, with its request; raises nothing.
+
+        The decision is empty if it has failed: its request has been refused.
+        """
         try:
             decision = self._decide(now, task)
         except KafkaError as error:
             if isinstance(task, GroupRequest):
                 task.refuse(error.code)
+            return Result()
+        # The tasks after it would wait forever.
+        except Exception:
+            logger.exception(
+                "unexpected error while deciding again for %s",
+                task.key,
+                extra=event("coordinator_failed", group_id=task.key),
+            )
+            if isinstance(task, GroupRequest) and not task.future.done():
+                task.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
             return Result()
         if decision.reply is LATER or not isinstance(task, GroupRequest):
             return decision

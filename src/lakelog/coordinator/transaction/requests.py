@@ -120,7 +120,7 @@ def _decide_with(ask: Callable[[Request], None], request: Request, producer_id: 
 
 
 def _decide_again(ask: Callable[[Request], None], request: Request) -> None:
-    """Have a request decided whose caller waits: no exception of the decision would reach it."""
+    """Decide a request again, or refuse it: no exception reaches the caller, which awaits it."""
     try:
         ask(request)
     except Exception:  # noqa: BLE001 - logged; the request is refused

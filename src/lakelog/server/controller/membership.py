@@ -93,6 +93,8 @@ class Membership:
         self._is_read_only = False
         self._failed: dict[tuple[bytes, int], Failure] = {}
         """Failures of replicas by topic id and partition."""
+        self._unchanged: tuple[int, dict[tuple[bytes, int], Failure]] = (-1, {})
+        """The end of the last image that a report of these failures did not change."""
         self._on_unregistered: Callable[[RegistrationLost], object] = lambda error: None
 
     @property
@@ -280,6 +282,9 @@ class Membership:
         """Return whether a report of the failed replicas would change the metadata."""
         if not self._failed or self.epoch < 0:
             return False
+        # The controller may be of another version, which plans other elections, or none.
+        if self._unchanged == (image.end, self._failed):
+            return False
         return bool(plan_failed_replicas(image, self._node_id, self.epoch, self._failed).records)
 
     async def _report(self) -> None:
@@ -299,10 +304,14 @@ class Membership:
         """Return whether the controller has answered; log the first failure of a series."""
         try:
             await self._metadata.refresh()
-            response = await self._beat(self._heartbeat(self._failed), _ROUND_S)
+            end, failed = self._metadata.image.end, dict(self._failed)
+            response = await self._beat(self._heartbeat(failed), _ROUND_S)
             _check(response.error_code, "the controller refused the heartbeat")
             if not response.is_fenced:
                 await self._metadata.refresh()
+                # Any change since then may be newer than the decision about the report.
+                if self._metadata.image.end == end:
+                    self._unchanged = end, failed
             if self._has_to_report():
                 await self._link.pause()
         except (KafkaError, MetadataError) as error:

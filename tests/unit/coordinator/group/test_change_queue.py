@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.change_queue import ChangeQueue, GroupRequest, TimerKey, TimerKind
 from lakelog.coordinator.group.config import ConsumerConfig
+from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeats
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetRecord
 from lakelog.coordinator.shard import LATER, Effect, Now, Result
 
@@ -50,6 +52,31 @@ async def test_waiting_requests_are_answered_when_the_coordinator_closes(setup: 
     setup.coordinator.close()
     for reply in asked:
         assert (await reply).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_bug_in_a_decision_that_has_waited_leaves_no_request_open(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    decide = ConsumerHeartbeats.heartbeat
+
+    def fail_for_two(self: Any, now: Now, asked: Any) -> Decision:
+        if asked.request.member_id == "two":
+            raise RuntimeError("planted")
+        return decide(self, now, asked)
+
+    @in_virtual_time(consumer=AT_ONCE)
+    async def scenario(setup: Setup) -> None:
+        setup.log.delay_s = lambda: 0.5
+        members = [Consumer(setup, name) for name in ("one", "two", "three", "four")]
+        replies = asyncio.gather(*(each.ask() for each in members))
+        codes = [reply.error_code for reply in await asyncio.wait_for(replies, 60)]
+        assert codes == [0, ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0]
+
+    monkeypatch.setattr(ConsumerHeartbeats, "heartbeat", fail_for_two)
+    scenario()
+    bugs = [record for record in caplog.records if record.exc_info is not None]
+    assert [record.__dict__.get("event") for record in bugs] == ["coordinator_failed"]
+    assert bugs[0].__dict__["fields"] == {"group_id": "readers"}
 
 
 class Work(GroupRequest):

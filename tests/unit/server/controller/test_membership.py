@@ -14,6 +14,7 @@ from lakelog.metadata.failover import AT_START, NO_LEADER, Failure
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import NO_DIRECTORY, BrokerFenced, BrokerRecord, BrokerUnregistered
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lakelog.server.controller import controller
 from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker
 
@@ -157,6 +158,39 @@ def test_a_log_that_fails_during_the_report_of_a_loss_is_reported_too(
         offline = world.broker.image.partition("payments", 0)
         assert offline is not None
         assert (offline.leader, offline.elr) == (NO_LEADER, (OWN,))
+
+
+def test_a_report_on_which_the_controller_changes_nothing_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The controller of another version may not elect the leader that this broker would elect."""
+    with MemoryBroker() as world:
+        keys = [(world.create(name), 0) for name in ("orders", "payments")]
+        control = world._server._control
+        membership, heartbeat = control.membership, control.controller.heartbeat
+        reported: list[int] = []
+
+        async def counted(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+            reported.append(len(request.failed_replicas))
+            return await heartbeat(request)
+
+        monkeypatch.setattr(control.controller, "heartbeat", counted)
+        with monkeypatch.context() as older:
+            older.setattr(controller, "plan_failed_replicas", lambda *_: Plan((), None))
+            membership.serve()
+            membership.note_failed(keys[0], Failure(0, is_offline=True))
+            world.pass_time(10.0)
+            assert reported == [1]
+            membership.note_failed(keys[1], Failure(0, is_offline=True))
+            world.pass_time(10.0)
+            assert reported == [1, 2], "it says more than the former one"
+        world.create("events")
+        world.pass_time(10.0)
+        assert reported == [1, 2, 2], "the metadata is another one"
+        for name in ("orders", "payments"):
+            partition = world.broker.image.partition(name, 0)
+            assert partition is not None
+            assert partition.leader == NO_LEADER
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["before", "in a read that ends later"])
