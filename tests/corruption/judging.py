@@ -10,6 +10,7 @@ from corruption.picture import Picture, RefusedRead
 from lakelog.metadata.store.chain import decode_mark
 from lakelog.records.batch import iter_batches
 from lakelog.storage.checkpoint import MalformedCheckpoint, decode_epochs
+from lakelog.storage.folder.known_logs import KnownLogs, decode_known_logs
 from lakelog.storage.indexes.segment_index import SegmentIndex
 from lakelog.storage.producers.snapshot_file import MalformedSnapshot, decode_snapshot
 
@@ -128,6 +129,14 @@ def _is_whole(kind: str, originals: list[bytes | None], now: bytes | None) -> bo
     return any(_are_equal(kind, original, now) for original in originals)
 
 
+def _without_files(data: bytes) -> KnownLogs | None:
+    """Return the known logs without the identities of their files, which no copy shares."""
+    try:
+        return {key: log._replace(files=None) for key, log in decode_known_logs(data).items()}
+    except MalformedCheckpoint:
+        return None
+
+
 def _times(data: bytes) -> set[tuple[int, int]]:
     """Return the entries of a time index."""
     index = SegmentIndex.decode(b"", data)
@@ -145,6 +154,8 @@ def _are_equal(kind: str, old: bytes | None, new: bytes | None) -> bool:
     if kind == "metadata mark" and old is not None and new is not None:
         # Ends and chains depend on the random ids of processes and on their number.
         return decode_mark(old) is not None and decode_mark(new) is not None
+    if kind == "known logs" and old is not None and new is not None:
+        return _without_files(old) == _without_files(new)
     if kind == "folder seal":
         return True  # each names another inode; `judge` has found that it fits
     return old == new
