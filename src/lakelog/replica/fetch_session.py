@@ -405,11 +405,11 @@ def _memory(topic: str | bytes) -> int:
 
 def _requested(request: FetchRequest, uses_topic_ids: bool) -> list[FetchTarget]:
     """Return the partitions of a request; the last entry of a repeated partition wins."""
-    targets = []
+    targets: dict[PartitionKey, FetchTarget] = {}
     for topic in request.topics:
         name: str | bytes = topic.topic_id if uses_topic_ids else topic.topic
         for entry in topic.partitions:
-            target = FetchTarget(
+            targets[name, entry.partition] = FetchTarget(
                 name,
                 entry.partition,
                 entry.fetch_offset,
@@ -418,10 +418,7 @@ def _requested(request: FetchRequest, uses_topic_ids: bool) -> list[FetchTarget]
                 entry.last_fetched_epoch,
                 entry.log_start_offset,
             )
-            targets.append(target)
-    if len(targets) > 1:
-        return list({(t.topic, t.partition): t for t in targets}.values())
-    return targets
+    return list(targets.values())
 
 
 def _change(session: FetchSession, entries: list[FetchTarget]) -> list[FetchTarget]:

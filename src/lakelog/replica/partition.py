@@ -710,7 +710,8 @@ class Partition:
         Raises `KafkaError`: OFFSET_OUT_OF_RANGE, and CORRUPT_MESSAGE for damaged batches. Raises
         `NotReady` if batches must be checked first, or if the search would wait for the device.
         """
-        self.check_leader()
+        if not self.serves:
+            self.check_leader()
         if end is None:
             end = self.watermark.offset
         try:

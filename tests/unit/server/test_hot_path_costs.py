@@ -16,6 +16,7 @@ from pathlib import Path
 from counted_work import work_run
 from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from lakelog.protocol.fetch import FetchPartition
 from lakelog.wire.framing import encode_request
 from lakelog.wire.schema import Message
 from socketless_broker import SocketlessBroker
@@ -38,6 +39,9 @@ RECORDED = {
     "fetch 100 records, of 20": (31.6, 950, 889, 848),
 }
 """Calls, which are the same in all versions of Python, and the bytecodes of each of `VERSIONS`."""
+FEW, MANY = 20, 120
+PER_PARTITION = (9, 501, 477, 454)
+"""Limits, without tolerance, for each empty partition of a decoded Fetch."""
 
 
 def frame(message: Message, version: int) -> bytes:
@@ -96,6 +100,39 @@ def measure(folder: Path) -> dict[str, Counter[str]]:
 
     asyncio.run(main())
     return found
+
+
+def per_partition(folder: Path) -> Counter[str]:
+    """What each further empty partition of a decoded Fetch costs."""
+    found: Counter[str] = Counter()
+
+    def fetch(partitions: int) -> bytes:
+        request = fetch_request("many", 0)
+        request.topics[0].partitions = [
+            FetchPartition(partition=index, partition_max_bytes=1) for index in range(partitions)
+        ]
+        return frame(request, 12)
+
+    async def main() -> None:
+        broker = SocketlessBroker(folder)
+        await broker.start()
+        await broker.create_topic("many", partitions=MANY)
+        few, many = (mean(broker, fetch(partitions), 1) for partitions in (FEW, MANY))
+        for kind in few:
+            found[kind] = (many[kind] - few[kind]) / (MANY - FEW)  # type: ignore[assignment]
+        await broker.stop()
+
+    asyncio.run(main())
+    return found
+
+
+def test_each_partition_of_a_decoded_fetch_costs_as_recorded(device_path: Path) -> None:
+    found = per_partition(device_path / "data")
+    limits = {"call": PER_PARTITION[0]}
+    if sys.version_info[:2] in VERSIONS:
+        limits["opcode"] = PER_PARTITION[1 + VERSIONS.index(sys.version_info[:2])]
+    for kind, limit in limits.items():
+        assert round(found[kind], 1) <= limit, f"more of {kind}"
 
 
 def test_produce_and_fetch_cost_as_recorded(device_path: Path) -> None:

@@ -9,13 +9,36 @@ from lakelog.replica.followers import FollowerId
 from lakelog.replica.partition import Partition
 from lakelog.replica.session_news import SessionNews
 from lakelog.server.broker import Broker
-from lakelog.server.fetches.reading import READ_COMMITTED, ZSTD_SINCE, PartitionRead, ReadWait, read
+from lakelog.server.fetches.reading import (
+    READ_COMMITTED,
+    ZSTD_SINCE,
+    PartitionRead,
+    ReadResult,
+    ReadWait,
+    read,
+)
 from lakelog.server.fetches.response import FetchReply
 from lakelog.server.requests.context import Context
 from lakelog.server.upkeep.stored_checks import Failures, NeededCheck
 from lakelog.storage.segments.handles import LogSlice
 
 _ROUNDS_MAX = 2
+
+
+class _Reads:
+    """The results of reading all partitions. The caller releases them, or hands them over.
+
+    needed: the checks that reads wait for. size: of `slices`, in bytes.
+    """
+
+    __slots__ = ("entries", "has_failed", "needed", "size", "slices")
+
+    def __init__(self) -> None:
+        self.entries: list[PartitionRead] = []
+        self.slices: list[LogSlice] = []
+        self.needed: list[NeededCheck] = []
+        self.has_failed = False
+        self.size = 0
 
 
 class PendingFetch:
@@ -124,64 +147,66 @@ class PendingFetch:
         have been unloaded for another.
         """
         reads, session = self._read(), self._plan.session
-        slices: list[LogSlice] = []
-        jobs: list[ReadWait] = []
-        needed: list[NeededCheck] = []
-        has_failed, size = False, 0
-        for _, partition, result in reads:
-            if isinstance(result, LogSlice):
-                slices.append(result)
-                size += result.size
-            elif isinstance(result, KafkaError):
-                has_failed = True
-            elif result.job is not None:
-                assert partition is not None
-                jobs.append(result)
-                needed.append((partition, result.job))
-        checks = needed and not (size and self._rounds >= _ROUNDS_MAX)
-        answers = not checks and (has_failed or size >= self._bytes_min)
+        checks = bool(reads.needed) and not (reads.size and self._rounds >= _ROUNDS_MAX)
+        answers = not checks and (reads.has_failed or reads.size >= self._bytes_min)
         # The connection releases the slices of a response, and the checks take over their jobs. No
         # slice is kept while the fetch waits: it would keep a deleted file open.
-        for unused in (*(() if answers else slices), *(() if checks else jobs)):
-            unused.release()
+        if not answers:
+            for records in reads.slices:
+                records.release()
         if checks:
             # Checks come before the purgatory: no append would wake a fetch of existing records.
             self._rounds += 1
-            self._broker.checks.run(needed, self._on_checked)
-        elif answers:
-            self._reply.send(reads)
-        if not needed and session is not None and session.news is not None:
-            self._complete(reads, session.news)
-        return bool(checks or answers)
+            self._broker.checks.run(reads.needed, self._on_checked)
+        else:
+            for _, job in reads.needed:
+                job.abandon()
+        if answers:
+            self._reply.send(reads.entries)
+        if not reads.needed and session is not None and session.news is not None:
+            self._complete(reads.entries, session.news)
+        return checks or answers
 
-    def _read(self) -> list[PartitionRead]:
+    def _read(self) -> _Reads:
         """Read all partitions of the plan."""
-        reads: list[PartitionRead] = []
-        size = 0
-        # As in Kafka, a negative limit is an error of the first partition alone.
+        reads = _Reads()
         bytes_left = self._bytes_max
         for target in self._plan.targets:
-            entry = self._read_one(target, bytes_left, min_one=not size)
-            if isinstance(entry[2], LogSlice):
-                size += entry[2].size
-            bytes_left = max(self._bytes_max - size, 0)
-            reads.append(entry)
+            partition, result = self._read_one(target, bytes_left, min_one=not reads.size)
+            reads.entries.append((target, partition, result))
+            if isinstance(result, ReadWait):
+                if result.job is not None:
+                    assert partition is not None
+                    reads.needed.append((partition, result.job))
+            elif isinstance(result, KafkaError):
+                reads.has_failed = True
+            else:
+                reads.slices.append(result)
+                reads.size += result.size
+                bytes_left = self._bytes_max - reads.size
+            # As in Kafka, a negative limit is an error of the first partition alone.
+            if bytes_left < 0:
+                bytes_left = 0
         self._failures = {}
         self._fetched_at = None
         return reads
 
-    def _read_one(self, target: FetchTarget, bytes_left: int, *, min_one: bool) -> PartitionRead:
+    def _read_one(
+        self, target: FetchTarget, bytes_left: int, *, min_one: bool
+    ) -> tuple[Partition | None, ReadResult]:
         partition = None
         try:
             partition = self._broker.partitions.leader(target.topic, target.partition)
-            if partition in self._failures:
+            if self._failures and partition in self._failures:
                 raise self._failures[partition]
-            has_zstd = partition.log.config.compression_type == "zstd"
-            if has_zstd and self._context.version < ZSTD_SINCE:
+            if (
+                self._context.version < ZSTD_SINCE
+                and partition.log.config.compression_type == "zstd"
+            ):
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         except KafkaError as error:
-            return target, partition, error
-        result = read(
+            return partition, error
+        return partition, read(
             partition,
             target,
             bytes_left,
@@ -190,7 +215,6 @@ class PendingFetch:
             follower=self._follower,
             fetched_at=self._fetched_at,
         )
-        return target, partition, result
 
     def _complete(self, reads: list[PartitionRead], news: SessionNews) -> None:
         """Read the idle partitions of a large session only after their next event.
