@@ -382,11 +382,14 @@ class Controller:
         # Every broker gets these reports, and any of them may become the controller at the next
         # election.
         is_controller = self._metadata.controller_id == self._node_id
-        dead, silent = await self._lost() if is_controller else ({}, {})
-        due, next_s = self.lease_grants.divide(dead | silent)
-        if next_s is not None:
-            self._look_again(next_s)
-        await self._fence_now(due, reported_at, silent)
+        try:
+            dead, silent = await self._lost() if is_controller else ({}, {})
+            due, next_s = self.lease_grants.divide(dead | silent)
+            if next_s is not None:
+                self._look_again(next_s)
+            await self._fence_now(due, reported_at, silent)
+        finally:
+            self._silence.deafness.settle()
 
     def _retry_later(self) -> None:
         if not self._stopped:
