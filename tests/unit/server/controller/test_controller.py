@@ -421,6 +421,34 @@ def test_silence_fences_no_broker_at_the_begin_of_a_term(cluster: Cluster) -> No
     assert [*fenced, cluster.is_fenced] == [False, True]
 
 
+def test_a_later_look_at_one_broker_postpones_no_look_at_another(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker seems paused and runs again, while another dead one has a lease grant."""
+    cluster.beat(cluster.register().broker_epoch)
+    silence, controller = cluster.controller._silence, cluster.controller
+    session_s = controller._config.get_int("broker.session.timeout.ms") / 1000
+    cluster.world.pass_time(session_s)
+    silence.note_request(OTHER)
+    running = {1: b"1" * 16}
+
+    async def beating(within_s: float) -> dict[int, bytes]:
+        return running
+
+    monkeypatch.setattr(cluster.world.metadata, "beating_brokers", beating)
+    monkeypatch.setattr(silence, "cut_off", lambda: frozenset({OTHER}))
+    monkeypatch.setattr(
+        controller.lease_grants, "divide", lambda lost: (lost, session_s * GRANT_PER_SESSION)
+    )
+    controller.start()
+    cluster.world.pass_time(0.01)
+    running[OTHER] = b"a" * 16
+    fenced = [cluster.is_fenced]
+    cluster.world.pass_time(session_s / 12)
+    assert [*fenced, cluster.is_fenced] == [False, True]
+    controller.stop()
+
+
 @pytest.mark.parametrize("is_stopping", [False, True])
 def test_a_controller_that_stops_does_not_report_that_it_fences_no_brokers(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, is_stopping: bool
