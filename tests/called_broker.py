@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.alter_partition import AlterPartitionRequest
 from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -21,12 +23,19 @@ from simulator.network.sockets import SimulatedNet, SimulatedSocket
 
 ADDRESS = ("b", 9092)
 API_VERSIONS, METADATA, DESCRIBE_CLUSTER, HANDSHAKE, AUTHENTICATE = 18, 3, 60, 17, 36
+UNANSWERED: dict[int, type[Message]] = {
+    56: AlterPartitionRequest,
+    63: BrokerHeartbeatRequest,
+}
 CALLED = Process(2, b"called" + bytes(10))
 CALLER = Process(1, b"caller" + bytes(10))
 
 
 class CalledBroker:
-    """Answers ApiVersions, DescribeCluster, Metadata with topics' names, and proofs of CALLER."""
+    """Answers ApiVersions, DescribeCluster, Metadata with topics' names, and proofs of CALLER.
+
+    Requests to the controller get no answer.
+    """
 
     def __init__(self, network: Network) -> None:
         self.process = SimulatedProcess(ADDRESS[0])
@@ -104,9 +113,13 @@ class CalledBroker:
                 ApiVersion(api_key=DESCRIBE_CLUSTER, min_version=0, max_version=2),
                 ApiVersion(api_key=HANDSHAKE, min_version=0, max_version=1),
                 ApiVersion(api_key=AUTHENTICATE, min_version=0, max_version=2),
+                *(ApiVersion(api_key=each, min_version=2, max_version=2) for each in UNANSWERED),
             ]
             response = ApiVersionsResponse(error_code=self.greeting_error, api_keys=rows)
             return ApiVersionsRequest, response
+        if key in UNANSWERED:
+            self.asked.append(UNANSWERED[key].__name__)
+            return UNANSWERED[key], None
         if key == HANDSHAKE:
             self._check = ProofCheck("cluster", self.own, b"n" * NONCE_BYTES)
             return SaslHandshakeRequest, SaslHandshakeResponse()

@@ -141,7 +141,7 @@ class LateAnswers:
             lambda request: self.controller.alter_partition(request), list(script)
         )
         view, peer = cast("Any", LeadersView(self)), cast("Any", lambda _: self.peer)
-        relays = Relays(LEADER, view, peer, Silence(9.0, 0.25), tasks)
+        relays = Relays(LEADER, view, peer, peer, Silence(9.0, 0.25), tasks)
         link = ControllerLink(LEADER, view, peer, clock, tasks, relays)
         self.isr_manager = IsrManager(
             LEADER,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.events import event
@@ -31,7 +32,7 @@ from lakelog.server.controller.presence import Presence
 from lakelog.server.controller.relays import Relays
 from lakelog.server.controller.succession import Succession
 from lakelog.server.environment import Environment
-from lakelog.server.inter_broker.peer import Peer, PeerSeams
+from lakelog.server.inter_broker.peer import Peer, Peers, PeerSeams
 from lakelog.server.inter_broker.watch import PeerWatch
 from lakelog.server.options import ServeOptions
 from lakelog.server.upkeep.shortages import Shortages
@@ -67,7 +68,14 @@ class ControlPlane:
         )
         if options.is_clustered:
             self.metadata.use_witnesses(self)
-        self.relays = Relays(node_id, self.metadata, self._relay, self.peers.silence, tasks)
+        self.relays = Relays(
+            node_id,
+            self.metadata,
+            partial(self._peer_of, self.peers.own_requests),
+            partial(self._peer_of, self.peers.proposals),
+            self.peers.silence,
+            tasks,
+        )
         self.link = ControllerLink(
             node_id, self.metadata, self.peer, environment.clock, tasks, self.relays
         )
@@ -109,13 +117,11 @@ class ControlPlane:
 
     def peer(self, node_id: int) -> Peer | None:
         """Return the connection to a broker, also before this one follows the metadata."""
-        self.peers.follow(self.metadata.image)
-        return self.peers.peers.get(node_id)
+        return self._peer_of(self.peers.peers, node_id)
 
-    def _relay(self, node_id: int) -> Peer | None:
-        """Return the connection to a broker for requests of this broker itself."""
+    def _peer_of(self, peers: Peers, node_id: int) -> Peer | None:
         self.peers.follow(self.metadata.image)
-        return self.peers.proposals.get(node_id)
+        return peers.get(node_id)
 
     def role_elsewhere(self, topic: str | bytes, index: int) -> Role | None:
         """Return this broker's role in a partition that other brokers hold, None for any other."""

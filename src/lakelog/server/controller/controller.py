@@ -135,6 +135,7 @@ class Controller:
         self._is_due = False
         self._reported_at: float | None = None
         self._retry: Timer | None = None
+        self._retry_at_s = 0.0
         self._retry_s = _RETRY_S
         self._stopped = False
 
@@ -340,8 +341,7 @@ class Controller:
     def stop(self) -> None:
         """Fence no brokers any more."""
         self._stopped = True
-        if self._retry is not None:
-            self._retry.cancel()
+        self._cancel_retry()
 
     def note_end(self, broker_id: int) -> None:
         """Fence a broker whose process has ended, if the store counts it as dead, without delay."""
@@ -352,7 +352,7 @@ class Controller:
         self._is_due = True
         if self._reported_at is None:
             self._reported_at = self._clock.monotonic()
-        self._retry = None
+        self._cancel_retry()
         if self._fencing is None and not self._stopped:
             self._fencing = self._tasks.spawn(self._fence_dead(), name="fence brokers")
 
@@ -382,11 +382,14 @@ class Controller:
         # Every broker gets these reports, and any of them may become the controller at the next
         # election.
         is_controller = self._metadata.controller_id == self._node_id
-        dead, silent = await self._lost() if is_controller else ({}, {})
-        due, next_s = self.lease_grants.divide(dead | silent)
-        if next_s is not None:
-            self._look_again(next_s)
-        await self._fence_now(due, reported_at, silent)
+        try:
+            dead, silent = await self._lost() if is_controller else ({}, {})
+            due, next_s = self.lease_grants.divide(dead | silent)
+            if next_s is not None:
+                self._look_again(next_s)
+            await self._fence_now(due, reported_at, silent)
+        finally:
+            self._silence.deafness.settle()
 
     def _retry_later(self) -> None:
         if not self._stopped:
@@ -394,9 +397,18 @@ class Controller:
             self._retry_s = min(2 * self._retry_s, _RETRY_S_MAX)
 
     def _look_again(self, pause_s: float) -> None:
+        """Look at all brokers after a pause, or earlier if that is due for another one."""
+        at_s = self._clock.monotonic() + pause_s
+        if self._retry is not None and self._retry_at_s <= at_s:
+            return
+        self._cancel_retry()
+        self._retry = self._tasks.call_later(pause_s, self._on_brokers)
+        self._retry_at_s = at_s
+
+    def _cancel_retry(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
-        self._retry = self._tasks.call_later(pause_s, self._on_brokers)
+            self._retry = None
 
     async def _fence_now(
         self, due: dict[int, int], reported_at: float | None, silent: dict[int, int]

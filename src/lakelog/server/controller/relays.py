@@ -58,8 +58,11 @@ class Relays:
 
     Args:
         node_id: of this broker.
-        peer: returns a connection to a broker that no other requests share, or None if the broker
-            has no known address.
+        peer: returns the connection to a broker, None if the broker has no known address; not for
+            AlterPartition.
+        proposal_peer: the same for AlterPartition alone, of this broker or sent on. A proposal
+            without an answer ends its connection soon, and with it only other proposals, which
+            their leaders repeat.
         silence: of other brokers, as this one sees it.
     """
 
@@ -68,12 +71,14 @@ class Relays:
         node_id: int,
         metadata: MetadataLog,
         peer: Callable[[int], Peer | None],
+        proposal_peer: Callable[[int], Peer | None],
         silence: Silence,
         tasks: Tasks,
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata
         self._peer = peer
+        self._proposal_peer = proposal_peer
         self._silence = silence
         self._tasks = tasks
         self._waits: dict[asyncio.Future[Any], _Wait] = {}
@@ -141,18 +146,21 @@ class Relays:
 
     async def _ask_via(self, controller_id: int, via: int, request: Message) -> Any:
         """Return the response, None if the broker to send it to has no address."""
-        peer = self._peer(controller_id if via == DIRECT else via)
+        peer = self._peer_for(request, controller_id if via == DIRECT else via)
         if peer is None:
             return None
         cast("Relayed", request).via_broker = via
         return await self._while_answering(peer, request)
+
+    def _peer_for(self, request: Message, node_id: int) -> Peer | None:
+        return (self._proposal_peer if _is_proposal(request) else self._peer)(node_id)
 
     async def _while_answering(self, peer: Peer, request: Message) -> Any:
         """Return the response of a broker unless it stops answering the regular calls.
 
         Raises `PeerError`.
         """
-        limit_s = _PROPOSAL_S if isinstance(request, AlterPartitionRequest) else ATTEMPT_S
+        limit_s = _PROPOSAL_S if _is_proposal(request) else ATTEMPT_S
         work = peer.request(request, timeout_s=limit_s)
         asking = self._tasks.spawn(work, name=f"ask broker {peer.node_id}")
         asking.add_done_callback(_retrieve)
@@ -185,7 +193,7 @@ class Relays:
 
         NOT_CONTROLLER says that it was not sent on, REQUEST_TIMED_OUT that the outcome is unknown.
         """
-        peer = self._peer(self._metadata.controller_id)
+        peer = self._peer_for(request, self._metadata.controller_id)
         code = ErrorCode.NOT_CONTROLLER
         # A sender that does not answer this broker would not get the response either, and the
         # controller would count it as reached.
@@ -199,6 +207,10 @@ class Relays:
                 if error.is_outcome_unknown:
                     code = ErrorCode.REQUEST_TIMED_OUT
         return response_type(error_code=code)
+
+
+def _is_proposal(request: Message) -> bool:
+    return isinstance(request, AlterPartitionRequest)
 
 
 def _retrieve(asking: asyncio.Future[Any]) -> None:

@@ -41,7 +41,8 @@ class _Known:
     is_missed: whether no broker reached it when that was known last.
     missed_s: for how long.
     unsteady_s: how much longer it has to be reached before it counts as steady.
-    given_up_s: how much longer it gets no lease, because it is about to be fenced.
+    is_given_up: whether its fencing is pending.
+    given_up_s: how much longer it gets no lease, because its fencing was pending.
     denial: the number of the present denial, `NONE` without one.
     has_ended: whether its lease has ended since.
     """
@@ -52,6 +53,7 @@ class _Known:
     is_missed: bool = False
     missed_s: float = 0.0
     unsteady_s: float = 0.0
+    is_given_up: bool = False
     given_up_s: float = 0.0
     denial: int = NONE
     has_ended: bool = False
@@ -131,19 +133,36 @@ class Deafness:
             broker.denial, broker.has_ended = NONE, False
 
     def give_up(self, node_ids: Iterable[int]) -> None:
-        """Deny leases to brokers that are about to be fenced, for half a session.
+        """Deny leases to brokers that are about to be fenced, until half a session after `settle`.
 
-        An answer before the fencing is committed would extend the lease of a broker that returns.
+        An answer before the fencing is committed would extend the lease of a broker that returns,
+        and the commit may take as long as the store does.
         """
         for node_id in node_ids:
             if (broker := self._brokers.get(node_id)) is not None:
-                broker.given_up_s = self._session_s * _STEADY
+                broker.is_given_up = True
+
+    def settle(self) -> None:
+        """Note that no fencing is pending any more.
+
+        The brokers concerned get no lease for half a session: they may not know of it yet, and a
+        fencing that failed may be committed nevertheless.
+        """
+        for broker in self._brokers.values():
+            if broker.is_given_up:
+                broker.is_given_up, broker.given_up_s = False, self._session_s * _STEADY
 
     def is_denied(self, node_id: int) -> bool:
-        """Return whether no broker reaches this one, or has for long enough since it was deaf."""
+        """Return whether a broker gets no lease.
+
+        No broker reaches it, or has for long enough since it was deaf; or it was given up.
+        """
         broker = self._brokers.get(node_id)
         return broker is not None and (
-            broker.is_missed or broker.unsteady_s > 0.0 or broker.given_up_s > 0.0
+            broker.is_missed
+            or broker.unsteady_s > 0.0
+            or broker.is_given_up
+            or broker.given_up_s > 0.0
         )
 
     def deaf(self) -> frozenset[int]:

@@ -127,9 +127,11 @@ class PeerWatch:
         """Connections for the regular calls alone: behind a request that waits for another broker,
         a call would make this one seem silent."""
         self.proposals = Peers(own, listener_name, seams, limits)
-        """Connections for the requests of this broker itself to the controller, and to brokers that
-        send them on. A proposal without an answer ends its connection soon, which would fail the
-        requests of clients on it."""
+        """Connections for AlterPartition alone, to the controller and to brokers that send it on. A
+        proposal without an answer ends its connection soon, which would fail other requests."""
+        self.own_requests = Peers(own, listener_name, seams, limits)
+        """Connections for the other requests of brokers themselves (`Relays`), of this one or sent
+        on: behind a request of a client, the heartbeat of a cut-off broker would be late."""
         self.leaders = Peers(own, listener_name, seams)
         """Connections for the fetches of followers alone.
 
@@ -174,6 +176,7 @@ class PeerWatch:
         self.peers.follow(image)
         self.leaders.follow(image)
         self.proposals.follow(image)
+        self.own_requests.follow(image)
         self.failed_brokers.follow(image)
         if not self._is_started:
             return
@@ -208,6 +211,7 @@ class PeerWatch:
         self.called.close()
         self.leaders.close()
         self.proposals.close()
+        self.own_requests.close()
 
     def counts(self) -> Mapping[Reach, int]:
         """Return the number of peers by the result of the last call, 0 included."""

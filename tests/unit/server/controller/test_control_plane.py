@@ -8,7 +8,9 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.brokers import plan_producer_ids
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import PartitionRecord
+from lakelog.metadata.records import BrokerRecord, PartitionRecord
+from lakelog.protocol.alter_partition import AlterPartitionRequest
+from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker
@@ -39,6 +41,20 @@ def test_a_single_broker_registers_only_advertised_addresses() -> None:
         own = world.broker.image.brokers[OWN]
         assert (own.endpoints, own.is_fenced) == ((), False)
         assert own.epoch > before
+
+
+def test_proposals_share_no_connection_with_other_requests() -> None:
+    with MemoryBroker() as world:
+        control, endpoint = world._server._control, Endpoint("PLAINTEXT", "h", 9093)
+        other = BrokerRecord(2, b"n" * 16, 1, (endpoint,), None)
+        world.run(control.metadata.submit(lambda image: Plan((other,), None)))
+        proposing, beating = (
+            control.relays._peer_for(request, 2)
+            for request in (AlterPartitionRequest(), BrokerHeartbeatRequest())
+        )
+        assert proposing is control.peers.proposals.get(2)
+        assert beating is control.peers.own_requests.get(2)
+        assert len({proposing, beating, control.peer(2), control.peers.called.get(2)}) == 4
 
 
 def test_a_role_elsewhere_is_that_in_a_partition_without_a_replica_here() -> None:

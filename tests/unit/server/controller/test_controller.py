@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -311,6 +312,41 @@ def test_a_broker_that_is_cut_off_is_fenced_before_its_session_ends_if_it_runs(
     assert cluster.is_fenced, "looked at again"
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["committed", "outcome unknown"])
+def test_a_broker_gets_no_lease_while_its_fencing_is_pending(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """The store takes longer than half a session for the fencing, and the broker returns."""
+    epoch = cluster.register().broker_epoch
+    cluster.beat(epoch)
+    world, metadata = cluster.world, cluster.world.broker.metadata
+    session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
+    world.pass_time(session_s)
+    submit = metadata.submit
+
+    async def submit_late(plan: Planner[Any], *, from_reserve: bool = False) -> Any:
+        await asyncio.sleep(0.6 * session_s)
+        result = await submit(plan, from_reserve=from_reserve)
+        if fails:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "planted")
+        return result
+
+    def gets_lease(parts: int) -> bool:
+        """Let the broker call for some 36ths of a session."""
+        for _ in range(parts):
+            world.pass_time(session_s / 36)
+            answered_by = cluster.beat(epoch).answered_by
+        return answered_by != -1
+
+    monkeypatch.setattr(metadata, "submit", submit_late)
+    cluster.controller.start()
+    found = [(gets_lease(20), cluster.is_fenced)]
+    monkeypatch.undo()
+    found.append((gets_lease(18), cluster.is_fenced))
+    assert found == [(False, False), (False, True)]
+    assert gets_lease(4), "half a session after its fencing"
+
+
 def test_a_late_heartbeat_is_no_contact_with_the_present_process(cluster: Cluster) -> None:
     former = cluster.register().broker_epoch
     present = cluster.register(b"b" * 16).broker_epoch
@@ -383,6 +419,34 @@ def test_silence_fences_no_broker_at_the_begin_of_a_term(cluster: Cluster) -> No
     fenced = [cluster.is_fenced]
     cluster.world.pass_time(session_s / 10)
     assert [*fenced, cluster.is_fenced] == [False, True]
+
+
+def test_a_later_look_at_one_broker_postpones_no_look_at_another(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker seems paused and runs again, while another dead one has a lease grant."""
+    cluster.beat(cluster.register().broker_epoch)
+    silence, controller = cluster.controller._silence, cluster.controller
+    session_s = controller._config.get_int("broker.session.timeout.ms") / 1000
+    cluster.world.pass_time(session_s)
+    silence.note_request(OTHER)
+    running = {1: b"1" * 16}
+
+    async def beating(within_s: float) -> dict[int, bytes]:
+        return running
+
+    monkeypatch.setattr(cluster.world.metadata, "beating_brokers", beating)
+    monkeypatch.setattr(silence, "cut_off", lambda: frozenset({OTHER}))
+    monkeypatch.setattr(
+        controller.lease_grants, "divide", lambda lost: (lost, session_s * GRANT_PER_SESSION)
+    )
+    controller.start()
+    cluster.world.pass_time(0.01)
+    running[OTHER] = b"a" * 16
+    fenced = [cluster.is_fenced]
+    cluster.world.pass_time(session_s / 12)
+    assert [*fenced, cluster.is_fenced] == [False, True]
+    controller.stop()
 
 
 @pytest.mark.parametrize("is_stopping", [False, True])

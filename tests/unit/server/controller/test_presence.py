@@ -11,6 +11,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.server.controller.presence import Presence
+from lakelog.server.inter_broker.errors import PeerDisconnectedError
 from memory_broker import InlineTasks
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
@@ -73,6 +74,10 @@ def unreached() -> BrokerHeartbeatResponse:
     raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
 
+def lost() -> BrokerHeartbeatResponse:
+    raise PeerDisconnectedError("its connection was closed after another request")
+
+
 def broken() -> BrokerHeartbeatResponse:
     raise RuntimeError("planted")
 
@@ -96,7 +101,7 @@ def test_the_controller_sees_this_broker_several_times_in_a_session(
     scene.close()
 
 
-@pytest.mark.parametrize("answer", [unreached, broken, BrokerHeartbeatResponse])
+@pytest.mark.parametrize("answer", [unreached, lost, broken, BrokerHeartbeatResponse])
 def test_a_failed_heartbeat_is_repeated_and_no_contact(
     answer: Callable[[], BrokerHeartbeatResponse], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
+from called_broker import ADDRESS, CALLED, CALLER, CalledBroker
+from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerFenced, BrokerRecord
+from lakelog.metadata.records import BrokerFenced, BrokerRecord, ClusterRecord
 from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
 from lakelog.server.auth.broker_proof import Process
@@ -22,9 +26,16 @@ from lakelog.server.inter_broker.errors import (
     PeerTimedOutError,
     PeerUnreachableError,
 )
+from lakelog.server.inter_broker.peer import PeerSeams
 from lakelog.server.inter_broker.silence import LEADS_FOR, Silence
+from lakelog.server.inter_broker.watch import PeerWatch
 from memory_broker import InlineTasks
+from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
+from simulator.engine.process import Process as SimulatedProcess
+from simulator.engine.tasks import SimulatedTasks, StreamRandom
+from simulator.network.network import Network
+from simulator.network.sockets import SimulatedNet
 
 OWN, CONTROLLER, THIRD, FOURTH, FENCED = 1, 2, 3, 4, 5
 SESSION_S = 9.0
@@ -78,10 +89,14 @@ class Scene:
         self.relays = Relays(
             OWN,
             cast("Any", self.metadata),
-            lambda node_id: cast("Any", ScriptedPeer(node_id, self)),
+            self.peer,
+            self.peer,
             self.silence,
             InlineTasks(self.loop),
         )
+
+    def peer(self, node_id: int) -> Any:
+        return ScriptedPeer(node_id, self)
 
     def pass_s(self, seconds: float, *answering: int) -> None:
         """Let brokers be silent, except for the answering ones."""
@@ -120,6 +135,44 @@ def test_a_proposal_without_an_answer_is_given_up_soon(
         scene.loop.run_until_complete(scene.relays.ask(CONTROLLER, request_type(broker_id=OWN)))
     assert scene.loop.time() == pytest.approx(limit_s, abs=0.1)
     assert scene.asked == [(CONTROLLER, DIRECT)], "its outcome is unknown"
+
+
+def test_a_proposal_without_an_answer_ends_no_other_request(scene: Scene) -> None:
+    rng = random.Random(7)
+    network = Network(scene.loop, rng, lambda *event: None, Counter())
+    controller = CalledBroker(network)
+    net: Any = SimulatedNet(network, SimulatedProcess("a"))
+    clock, tasks = SimulatedClock(scene.loop), SimulatedTasks(scene.loop, rng)
+    seams = PeerSeams(OWN, net, tasks, clock, StreamRandom(rng))
+    watch = PeerWatch(CALLER, "X", seams, tuple, tuple, SESSION_S)
+    endpoint = Endpoint("X", *ADDRESS)
+    watch.follow(
+        MetadataImage().apply_all(
+            [
+                ClusterRecord("cluster"),
+                BrokerRecord(CONTROLLER, CALLED.incarnation_id, 1, (endpoint,), None),
+            ],
+            1,
+        )
+    )
+    metadata = cast("Any", scene.metadata)
+    own, proposals = watch.own_requests.get, watch.proposals.get
+    relays = Relays(OWN, metadata, own, proposals, scene.silence, tasks)
+
+    async def ask() -> None:
+        heartbeat = BrokerHeartbeatRequest(broker_id=OWN)
+        beating = asyncio.ensure_future(relays.ask(CONTROLLER, heartbeat))
+        await asyncio.sleep(1.0)
+        with pytest.raises(PeerTimedOutError):
+            await relays.ask(CONTROLLER, AlterPartitionRequest(broker_id=OWN))
+        assert controller.asked == ["BrokerHeartbeatRequest", "AlterPartitionRequest"]
+        assert not beating.done()
+        with pytest.raises(PeerTimedOutError):
+            await beating
+        watch.stop()
+        await asyncio.sleep(1.0)
+
+    scene.loop.run_until_complete(ask())
 
 
 def test_a_controller_that_answers_is_asked_directly(scene: Scene) -> None:
@@ -312,8 +365,8 @@ def test_a_broker_sends_its_own_requests_and_relays_others(
 
 
 def test_a_controller_without_an_address_is_asked_through_others(scene: Scene) -> None:
-    peer = scene.relays._peer
-    scene.relays._peer = lambda node_id: None if node_id == CONTROLLER else peer(node_id)
+    peer = scene.relays._proposal_peer
+    scene.relays._proposal_peer = lambda node_id: None if node_id == CONTROLLER else peer(node_id)
     scene.loop.run_until_complete(scene.ask())
     assert scene.asked == [(THIRD, THIRD)]
     scene.outcomes = dict.fromkeys((THIRD, FOURTH), UNSENT)

@@ -46,7 +46,7 @@ class TopicsOfLog:
         self.capacity = 1 << 30
         self.on_prepare: Callable[[tuple[Record, ...]], object] = lambda records: None
         self.reachable_brokers = ReachableBrokers(1, tasks)
-        relays = Relays(1, log, no_peer, Silence(9.0, 0.25), tasks)
+        relays = Relays(1, log, no_peer, no_peer, Silence(9.0, 0.25), tasks)
         self.topics = Topics(
             log,
             SeededRandom(1),
