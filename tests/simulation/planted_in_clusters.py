@@ -147,7 +147,7 @@ def stale_waiting_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
         if not self._is_reached:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
-    monkeypatch.setattr(Appended, "is_settled", property(lambda self: self._is_reached))
+    monkeypatch.setattr(Appended, "is_complete", property(lambda self: self._is_reached))
     monkeypatch.setattr(Appended, "check", check)
 
 
@@ -343,4 +343,4 @@ def late_marker_ends_the_next_transaction(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def marker_settled_by_an_unknown_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader's image decides instead of the coordinator's (KAFKA-5202, KAFKA-5610)."""
-    monkeypatch.setattr(cluster_markers, "_unsettled", lambda code: code)
+    monkeypatch.setattr(cluster_markers, "_retried", lambda code: code)

@@ -166,4 +166,5 @@ def _deal(ranges: list[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
         smallest = sizes.index(min(sizes))
         groups[smallest].append(piece)
         sizes[smallest] += piece.size
+    assert sum(map(len, groups)) == len(ranges), "each range is in one task"
     return [sorted(group, key=lambda piece: (piece.partition, piece.start)) for group in groups]

@@ -153,6 +153,7 @@ def archived_topic_ids(properties: Mapping[str, str]) -> set[str]:
 
 def check_owner(properties: Mapping[str, str], topic_id: str) -> None:
     """Raise `ForeignTableError` if another topic has committed to the table."""
+    assert topic_id, "an empty id would fit every table"
     others = archived_topic_ids(properties) - {topic_id}
     if others:
         raise ForeignTableError(
