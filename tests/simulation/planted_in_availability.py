@@ -33,7 +33,7 @@ def dead_broker_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Controller, "_lost", none)
 
 
-@bug("a full disk that is not reported", ("idempotent",), ("disk full",), first=4)
+@bug("a full disk that is not reported", ("idempotent",), ("disk full",))
 def full_disk_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its broker stays the leader."""
     monkeypatch.setattr(Membership, "note_folder", lambda self, *, is_read_only: None)

@@ -118,9 +118,7 @@ def watermark_over_the_shrunk_isr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HighWatermark, "use_role", proposed_alone)
 
 
-@bug(
-    "a log that cannot begin within a batch", ("administration",), ("wipe",), first=3, seconds=20.0
-)
+@bug("a log that cannot begin within a batch", ("administration",), ("wipe",), seconds=20.0)
 def log_that_cannot_begin_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower that begins at the leader's start, which DeleteRecords left within a batch."""
     monkeypatch.setattr(Partition, "_begin_with", lambda self, base_offset: None)

@@ -139,7 +139,7 @@ def eligible_beside_a_complete_isr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionImage, "with_isr", with_isr)
 
 
-@bug("any live replica leads", ("idempotent",), ("lagging follower",), first=9)
+@bug("any live replica leads", ("idempotent",), ("lagging follower",))
 def any_live_replica_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     def first_live(partition: PartitionImage, fenced: Any) -> int:
         return failover._first(partition, partition.replicas, fenced)

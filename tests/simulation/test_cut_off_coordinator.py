@@ -108,7 +108,7 @@ def both(here: str, there: str) -> list[tuple[str, str]]:
     return [(here, there), (there, here)]
 
 
-SEEDS = (1, 3, 5, 7)
+SEEDS = (1, 2, 3, 5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -242,7 +242,9 @@ def _wrap_deletion(module: Any) -> None:
 _WRAPPERS: dict[str, Callable[[ModuleType], None]] = {
     "lakelog.spark.archive.stream": _wrap_stream,
     "lakelog.tables.archive.commit": _wrap_commit,
-    "lakelog.tables.archive.dead_letters": _wrap_after(("commit_letters", "letters-committed")),
+    "lakelog.tables.archive.dead_letters": _wrap_after(
+        ("commit_dead_letters", "letters-committed")
+    ),
     "lakelog.tables.upkeep.compaction": _wrap_after(
         ("_write", "compaction-written"),
         ("note_replaced", "compaction-noted"),
