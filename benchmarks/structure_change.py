@@ -117,8 +117,8 @@ def main(argv: Sequence[str]) -> None:
     show(tables)
     if options.record:
         about = (
-            f"A file counts as small below {_SMALL_LINES} lines. The shares of imports are of "
-            "lines, those of assertions of functions. Repeat with "
+            f"A file counts as small below {_SMALL_LINES} lines. Imports are a share of "
+            "lines, assertions of functions. Repeat with "
             f"{repeat_command('structure_change', argv)}."
         )
         record(section("the source at two commits", about, tables))
