@@ -317,9 +317,13 @@ class SqliteLog:
 
     def _prepare(self, create: bool) -> None:
         connection = self._open_connection()
+        # One snapshot for all reads: another process may create the tables meanwhile.
+        connection.execute("BEGIN")
         application_id = self._number("PRAGMA application_id")
         version = self._number("PRAGMA user_version")
-        if application_id == 0 and self._number("SELECT count(*) FROM sqlite_schema") == 0:
+        tables = self._number("SELECT count(*) FROM sqlite_schema")
+        connection.execute("COMMIT")
+        if application_id == 0 and tables == 0:
             if not create:
                 raise MetadataMissing(f"{self._path} is empty, but there are logs it described")
             self._create(connection)

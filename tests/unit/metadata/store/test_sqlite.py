@@ -54,6 +54,27 @@ def test_written_entries_are_read(path: Path) -> None:
     assert _read(path) == 3
 
 
+def test_two_processes_that_create_the_file_at_once_share_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one creates its tables after this one has found a file of no program."""
+    first, other = (SqliteLog(DatabaseFile(tmp_path / "metadata.db")) for _ in range(2))
+    number = SqliteLog._number
+
+    def read(log: SqliteLog, query: str) -> int:
+        value = number(log, query)
+        if log is first and query == "PRAGMA application_id" and not value:
+            monkeypatch.setattr(SqliteLog, "_number", number)
+            other.open(create=True)
+        return value
+
+    monkeypatch.setattr(SqliteLog, "_number", read)
+    first.open(create=True)
+    assert first.state().log_id == other.state().log_id
+    first.close()
+    other.close()
+
+
 def _truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:5000])
 
