@@ -78,7 +78,7 @@ class Load:
             self.failed += 1
             return
         partition, offset, value = message.partition(), message.offset(), message.value()
-        assert partition is not None and offset is not None and isinstance(value, bytes)
+        assert partition is not None and isinstance(value, bytes)
         self.acknowledged.append(Acknowledged(partition, offset, value, self.now_s))
 
 

@@ -12,10 +12,14 @@ from typing import NamedTuple
 
 
 class Acknowledged(NamedTuple):
-    """A record whose write was acknowledged: its place and its value, with the time in seconds."""
+    """A record whose write was acknowledged: its place and its value, with the time in seconds.
+
+    offset: `None` if the client does not know it, as after an error for the repetition of a batch
+        that an earlier request has written.
+    """
 
     partition: int
-    offset: int
+    offset: int | None
     value: bytes
     moment_s: float
 
@@ -49,7 +53,7 @@ def examine(
     counts = Counter(places.values())
     missing = sum(record.value not in counts for record in acknowledged)
     misplaced = sum(
-        record.value in counts and places.get((record.partition, record.offset)) != record.value
+        record.value in counts and not _is_in_place(record, stored, places)
         for record in acknowledged
     )
     reordered = sum(
@@ -59,6 +63,16 @@ def examine(
     )
     repeated = sum(count - 1 for count in counts.values())
     return Verdict(len(acknowledged), len(places), missing, misplaced, repeated, reordered)
+
+
+def _is_in_place(
+    record: Acknowledged,
+    stored: Mapping[int, Sequence[tuple[int, bytes]]],
+    places: Mapping[tuple[int, int], bytes],
+) -> bool:
+    if record.offset is None:
+        return any(value == record.value for _, value in stored.get(record.partition, ()))
+    return places.get((record.partition, record.offset)) == record.value
 
 
 class Gap(NamedTuple):

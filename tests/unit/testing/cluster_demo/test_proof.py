@@ -30,6 +30,13 @@ def test_a_record_without_an_acknowledgement_may_be_stored() -> None:
     assert examine(ACKNOWLEDGED[:2], STORED).holds
 
 
+def test_a_record_whose_offset_the_client_does_not_know_is_sought_in_its_partition() -> None:
+    unknown = [record._replace(offset=None) for record in ACKNOWLEDGED]
+    assert examine(unknown, STORED).holds
+    assert examine(unknown, {0: STORED[0], 1: []}).missing == 1
+    assert examine(unknown, {0: [*STORED[0], (2, b"1")]}).misplaced == 1
+
+
 @pytest.mark.parametrize(
     ("stored", "verdict"),
     [
