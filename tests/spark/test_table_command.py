@@ -35,7 +35,8 @@ def test_a_table_is_synced_from_the_command_line(
     scripts = printed_scripts(out)
     assert list(scripts) == ["duckdb", "pyiceberg", "spark"]
     for reader in ("duckdb", "spark"):
-        assert counted(run_script(scripts[reader], tmp_path)) == {"0": "2", "1": "2", "2": "2"}
+        printed = run_script(scripts[reader], tmp_path)
+        assert counted(printed) == {"0": "2", "1": "2", "2": "2"}, (reader, printed)
     assert f"{topic}" in run_script(scripts["pyiceberg"], tmp_path)
 
     produce(bootstrap, topic, range(6, 7))
