@@ -23,7 +23,6 @@ from typing import Any
 
 PACKAGES = ("storage", "replica", "coordinator", "metadata", "server/replication")
 _REAL = (
-    "lakelog/metadata/store/address.py",
     "lakelog/metadata/store/chain.py",
     "lakelog/metadata/store/database.py",
     "lakelog/metadata/store/embedded.py",

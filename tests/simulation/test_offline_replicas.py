@@ -114,6 +114,13 @@ def leader(nemesis: ClusterNemesis) -> BrokerHost:
     return nemesis._hosts[state(nemesis).leader - 1]
 
 
+async def return_whole(nemesis: ClusterNemesis, host: BrokerHost) -> None:
+    """Start the broker again after a kill, and wait until every replica is in the ISR."""
+    host.kill()
+    await host.bring_back()
+    await until(lambda: len(state(nemesis).isr) == len(nemesis._hosts), BACK_S)
+
+
 async def is_readable(nemesis: ClusterNemesis) -> bool:
     """Ask the leader, which may not have followed its election yet."""
     return await fetch_code(nemesis, leader(nemesis), PLACE) is ErrorCode.NONE
@@ -134,9 +141,7 @@ def test_an_unclean_election_passes_over_a_log_that_failed_at_run_time(
         await until(lambda: state(nemesis).leader == NO_LEADER, HANDOVER_S)
         await bring_back_others(nemesis, host)
         host.disk.forget_faults()
-        host.kill()
-        await host.bring_back()
-        await until(lambda: len(state(nemesis).isr) == len(nemesis._hosts), BACK_S)
+        await return_whole(nemesis, host)
 
     in_a_world(monkeypatch, fail)
 
@@ -159,9 +164,7 @@ def test_an_unclean_election_passes_over_a_log_that_a_start_found_damaged(
         await until(lambda: state(nemesis).leader == NO_LEADER, HANDOVER_S)
         await bring_back_others(nemesis, host)
         host.disk.flip(LOG, FIRST_VALUE_BIT)
-        host.kill()
-        await host.bring_back()
-        await until(lambda: len(state(nemesis).isr) == len(nemesis._hosts), BACK_S)
+        await return_whole(nemesis, host)
 
     in_a_world(monkeypatch, damage)
 
@@ -185,9 +188,7 @@ def test_a_failed_log_hands_over_uncleanly_to_a_live_replica(
         await until(lambda: state(nemesis).leader not in (NO_LEADER, host.node_id), BACK_S)
         await until(lambda: is_readable(nemesis), HANDOVER_S)
         host.disk.forget_faults()
-        host.kill()
-        await host.bring_back()
-        await until(lambda: len(state(nemesis).isr) == len(nemesis._hosts), BACK_S)
+        await return_whole(nemesis, host)
 
     in_a_world(monkeypatch, fail)
 
@@ -215,8 +216,6 @@ def test_a_leader_that_cannot_send_its_log_hands_over(monkeypatch: pytest.Monkey
         assert host.node_id in state(nemesis).offline
         await until(lambda: is_readable(nemesis), HANDOVER_S)
         failing.clear()
-        host.kill()
-        await host.bring_back()
-        await until(lambda: len(state(nemesis).isr) == len(nemesis._hosts), BACK_S)
+        await return_whole(nemesis, host)
 
     in_a_world(monkeypatch, fail)
