@@ -3,10 +3,10 @@ from __future__ import annotations
 import io
 
 import pytest
+from lakelog.client.admin.change import check_change
 
 from lakelog.base.errors import AddressError, ErrorCode, KafkaError
 from lakelog.cli.failures import CliError, explain_exception, report, suggestion
-from lakelog.client.admin.change import check_change
 from lakelog.client.errors import (
     OutcomeUnknownError,
     PartitionNotFoundError,

@@ -1,4 +1,8 @@
-"""Batches whose stored bytes are damaged, for readers that continue after them. No I/O.
+"""Fetched batches: aborted transactions, and damaged bytes. No I/O.
+
+A reader of committed records gets no records of open transactions. Brokers store and send batches
+whole, so a response contains aborted records and a list of the aborted transactions (KIP-98,
+"Reading transactional messages").
 
 A checksum shows that a batch is damaged, not where. A reader can continue if the batch's limits
 are certain: its length, because the next batch begins after it, and its last offset, because the
@@ -7,9 +11,9 @@ next fetch begins there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from lakelog.client.isolation import Batch
+from lakelog.protocol.fetch import AbortedTransaction
 from lakelog.records.batch import (
     HEADER,
     HEADER_SIZE,
@@ -20,6 +24,36 @@ from lakelog.records.batch import (
     check_crc,
     read_header,
 )
+from lakelog.records.control import read_marker
+
+LEVELS = {"read_uncommitted": False, "read_committed": True}
+"""Kafka's names of the levels, and whether each reads committed records only."""
+
+Batch = tuple[BatchHeader, memoryview]
+
+
+def without_aborted(batches: Iterable[Batch], aborted: Sequence[AbortedTransaction]) -> list[Batch]:
+    """Return the batches of a response outside `aborted` transactions; markers stay.
+
+    An aborted transaction reaches from its first offset to the abort marker of its producer. Raises
+    `CorruptRecord` for a damaged marker.
+    """
+    if not aborted:
+        return list(batches)
+    begins = sorted(aborted, key=lambda row: row.first_offset, reverse=True)
+    producers: set[int] = set()
+    kept: list[Batch] = []
+    for header, batch in batches:
+        while begins and begins[-1].first_offset <= header.last_offset:
+            producers.add(begins.pop().producer_id)
+        if header.producer_id not in producers or not header.is_transactional:
+            kept.append((header, batch))
+        elif header.is_control:
+            kept.append((header, batch))
+            marker = read_marker(batch, header)
+            if marker is not None and not marker.commit:
+                producers.discard(header.producer_id)
+    return kept
 
 
 class DamagedHeader(BatchHeader):

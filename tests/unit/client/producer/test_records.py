@@ -1,8 +1,9 @@
-"""Rows of tables as records of a producer."""
+"""Types, partitions and rows of tables, before a producer buffers records."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, NotWrittenError
 from lakelog.client.producer import Producer, TransactionalProducer, WrittenRows
+from lakelog.client.producer.records import Sticky, by_key, check_types
 from lakelog.columns.encoding.columns import ColumnError
 from lakelog.columns.packages import MissingPackageError
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -22,6 +24,69 @@ from lakelog.protocol.produce import (
 from lakelog.records.batch import read_header
 from lakelog.records.record import decode_records
 from scripted_broker import ScriptedBroker
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        ({"value": "text"}, r"^value must be bytes or None, not str: use 'text'\.encode\(\)$"),
+        ({"value": "x" * 99}, r"use 'x{20}\.\.\.'\.encode"),
+        ({"value": 5}, "^value must be bytes or None, not int$"),
+        ({"value": b"", "key": "k"}, r"^key must be bytes or None, not str: use 'k'\.encode"),
+        ({"value": b"", "headers": {"a": b"b"}}, r"such as \[\('name', b'value'\)\], not 'a'$"),
+        ({"value": b"", "headers": ["ab"]}, "^headers must be pairs"),
+        ({"value": b"", "headers": 5}, "^headers must be pairs"),
+        ({"value": b"", "headers": [("a", "b")]}, r"^header 'a' must be bytes .* use 'b'\.encode"),
+        ({"value": b"", "headers": [(b"a", b"b")]}, "name of a header must be str, not bytes"),
+        ({"value": b"", "topic": b"orders"}, "^topic must be str, such as 'orders', not bytes$"),
+        ({"value": b"", "partition": "0"}, "^partition must be int or None, not str$"),
+        ({"value": b"", "timestamp_ms": 1.5}, "^timestamp_ms must be int or None, not float$"),
+    ],
+)
+def test_a_wrong_type_is_named_with_the_wanted_one(record: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        check_types(**{"topic": "orders", **record})
+
+
+@pytest.mark.parametrize("value", [None, b"v", bytearray(b"v"), memoryview(b"v")])
+def test_bytes_of_any_kind_are_values(value: object) -> None:
+    check_types("orders", value, value, [("name", value)], 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("key", "java_hash"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"", 275646681),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 7, 100])
+def test_a_key_has_the_same_partition_as_in_java(key: bytes, java_hash: int, count: int) -> None:
+    """The hashes are from `UtilsTest.testMurmur2` of Apache Kafka."""
+    assert by_key("t", key, count) == (java_hash & 0x7FFFFFFF) % count
+
+
+def test_records_without_a_key_fill_one_partition_after_the_other() -> None:
+    """KIP-480."""
+    sticky = Sticky(8)
+    assert [sticky.current(3), sticky.current(3)] == [2, 2]
+    sticky.move_on(2, 3)
+    assert sticky.current(3) == 0
+
+
+def test_a_full_batch_of_another_partition_changes_nothing() -> None:
+    """Records with a key or a chosen partition fill it."""
+    sticky = Sticky(8)
+    sticky.move_on(1, 3)
+    assert sticky.current(3) == 2
+
+
+def test_a_topic_that_grows_keeps_the_choice_valid() -> None:
+    sticky = Sticky(8)
+    sticky.move_on(2, 3)
+    assert 0 <= sticky.current(5) < 5
 
 
 def answer(request: ProduceRequest, code: int = 0) -> ProduceResponse:
