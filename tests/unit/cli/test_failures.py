@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 
 import pytest
-from lakelog.client.admin.change import check_change
 
 from lakelog.base.errors import AddressError, ErrorCode, KafkaError
 from lakelog.cli.failures import CliError, explain_exception, report, suggestion
@@ -13,6 +12,7 @@ from lakelog.client.errors import (
     ProtocolError,
     TopicNotFoundError,
     UnreachableError,
+    check_change,
 )
 
 
