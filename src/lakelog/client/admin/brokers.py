@@ -15,25 +15,24 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, check, check_change
 from lakelog.client.offsets import LATEST, TopicPartition
-from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from lakelog.protocol.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    TopicPartitions,
+from lakelog.protocol.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    FeatureUpdateKey,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 )
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.elect_leaders import TopicPartitions
+from lakelog.protocol.fetch import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from lakelog.protocol.update_features import (
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from lakelog.protocol.replicas import ElectLeadersRequest, ElectLeadersResponse
 
 
 @dataclass(slots=True, frozen=True)

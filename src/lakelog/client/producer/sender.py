@@ -30,7 +30,6 @@ from lakelog.client.producer.accumulator import Accumulator
 from lakelog.client.producer.batch import EPOCH_MAX, PartitionQueue, ProducerBatch
 from lakelog.client.producer.results import Verdict
 from lakelog.client.view import ClusterView
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -38,6 +37,7 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 
 NEWEST_WITH_NAMES = 12
 """The last version of Produce with topic names; later versions have topic ids only."""

@@ -27,12 +27,13 @@ from lakelog.client.errors import (
 from lakelog.client.sink import requests
 from lakelog.client.sink.requests import QueryRun, Receipt
 from lakelog.protocol.commit_sets import FEATURE, NO_BATCH, Refusal, RefusedCommitSet, SinkState
-from lakelog.protocol.describe_transactions import (
+from lakelog.protocol.producers import InitProducerIdResponse
+from lakelog.protocol.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
 )
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdResponse
 from lakelog.wire.schema import Message
 
 

@@ -11,8 +11,8 @@ from lakelog.client.producer.api import Producer
 from lakelog.client.sink import requests
 from lakelog.client.sink.coordinator import ask, check_sink
 from lakelog.client.sink.requests import QueryRun, Receipt, RecordCount
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdResponse
+from lakelog.protocol.producers import InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 
 _UNNAMED = "sink"
 """Until the first task; no record is sent before it."""

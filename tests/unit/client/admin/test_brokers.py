@@ -6,33 +6,32 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.brokers import Brokers, Elected, Elections, Feature, Features, ReplicaEnd
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError
-from lakelog.protocol.api_versions import (
+from lakelog.protocol.cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from lakelog.protocol.connections import (
     ApiVersionsRequest,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from lakelog.protocol.describe_cluster import (
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
-from lakelog.protocol.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from lakelog.protocol.update_features import (
-    UpdatableFeatureResult,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
+from lakelog.protocol.replicas import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
 )
 from scripted_broker import ScriptedBroker
 

@@ -12,7 +12,6 @@ from lakelog.client.errors import ConnectionLostError, NotWrittenError, OutcomeU
 from lakelog.client.producer.api import Producer
 from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
 from lakelog.client.producer.sender import Link
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -20,6 +19,7 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from scripted_broker import Answer, ScriptedBroker, topic_id
