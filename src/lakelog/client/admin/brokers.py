@@ -25,14 +25,13 @@ from lakelog.protocol.cluster import (
     UpdateFeaturesResponse,
 )
 from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
-from lakelog.protocol.elect_leaders import TopicPartitions
 from lakelog.protocol.fetch import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from lakelog.protocol.replicas import ElectLeadersRequest, ElectLeadersResponse
+from lakelog.protocol.replicas import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
 
 @dataclass(slots=True, frozen=True)
