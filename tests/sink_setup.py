@@ -10,8 +10,8 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.client.sink import Receipt, Run, Written, requests
 from lakelog.coordinator.transaction.state import TopicPartition
 from lakelog.protocol.commit_sets import NO_BATCH, Refusal, Winner
-from lakelog.protocol.end_txn import EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdResponse
+from lakelog.protocol.producers import InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnResponse
 from transaction_setup import BUMPING, Producer, Setup
 from waiting import until
 

@@ -9,17 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from broker_process import BrokerProcess
-from lakelog.protocol.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from lakelog.protocol.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from lakelog.records.batch import iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.posix import PosixDisk

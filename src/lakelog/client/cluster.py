@@ -29,7 +29,7 @@ from lakelog.client.errors import (
 from lakelog.client.retry import log_retry, pauses
 from lakelog.client.view import Broker, ClusterView, Topic
 from lakelog.network_client.frames import MAX_RESPONSE_BYTES
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from lakelog.protocol.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.wire.schema import Message
 

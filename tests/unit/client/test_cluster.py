@@ -20,13 +20,14 @@ from lakelog.client.errors import (
     UnreachableError,
 )
 from lakelog.network_client.requests import NetworkClient
-from lakelog.protocol.find_coordinator import (
+from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.groups import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
-from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
-from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
 from lakelog.protocol.metadata import MetadataRequest
 from scripted_broker import ScriptedBroker
 

@@ -21,7 +21,7 @@ from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, check
 from lakelog.client.offsets import OffsetAt, TopicPartition, known_offsets, list_offsets
 from lakelog.client.view import ClusterView
-from lakelog.protocol.describe_log_dirs import (
+from lakelog.protocol.replicas import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from lakelog.client.admin.change import change, check_change
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import check
-from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from lakelog.protocol.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 
 
 @dataclass(slots=True, frozen=True)

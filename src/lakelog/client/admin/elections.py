@@ -11,17 +11,13 @@ from lakelog.client.admin.change import change, check_change
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError
 from lakelog.client.offsets import LATEST, TopicPartition
-from lakelog.protocol.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    TopicPartitions,
-)
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from lakelog.protocol.replicas import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
 _ANY_REPLICA = -2
 _PREFERRED, _UNCLEAN = 0, 1

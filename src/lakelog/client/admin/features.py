@@ -9,12 +9,8 @@ from lakelog import __version__
 from lakelog.client.admin.change import change, check_change
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, check
-from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from lakelog.protocol.update_features import (
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from lakelog.protocol.cluster import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 

@@ -17,22 +17,22 @@ from lakelog.client.errors import (
     check,
 )
 from lakelog.client.offsets import LATEST, TopicPartition, list_offsets
-from lakelog.protocol.consumer_group_describe import (
+from lakelog.protocol.consumer_protocol import ConsumerProtocolAssignment, decode_versioned
+from lakelog.protocol.groups import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-)
-from lakelog.protocol.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
-from lakelog.protocol.consumer_group_describe import Member as DescribedConsumerMember
-from lakelog.protocol.consumer_protocol import ConsumerProtocolAssignment, decode_versioned
-from lakelog.protocol.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from lakelog.protocol.describe_groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
-from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
+from lakelog.protocol.groups import Member as DescribedConsumerMember
 from lakelog.wire.errors import WireError
 
 CONSUMER_PROTOCOL = "consumer"

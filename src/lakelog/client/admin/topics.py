@@ -19,32 +19,26 @@ from lakelog.client.errors import (
 )
 from lakelog.client.offsets import EARLIEST, LATEST, TopicPartition, list_offsets
 from lakelog.client.view import Topic
-from lakelog.protocol.create_partitions import (
+from lakelog.protocol.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from lakelog.protocol.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
-)
-from lakelog.protocol.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from lakelog.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
-)
-from lakelog.protocol.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
-)
-from lakelog.protocol.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    TopicRequest,
 )
 
 HIGH_WATERMARK = -1

@@ -23,7 +23,7 @@ from lakelog.client.producer.link import Answer, Link
 from lakelog.client.producer.results import Verdict
 from lakelog.client.retry import log_retry, pause_s
 from lakelog.client.view import ClusterView
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 
 _VIEW_AGE_MAX_S = 300.0
 _IDLE_S = 60.0

@@ -24,12 +24,13 @@ from lakelog.client.sink import requests
 from lakelog.client.sink.batch import Receipt, Run
 from lakelog.client.sink.errors import check_sink
 from lakelog.protocol.commit_sets import FEATURE, NO_BATCH
-from lakelog.protocol.describe_transactions import (
+from lakelog.protocol.producers import InitProducerIdResponse
+from lakelog.protocol.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
 )
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdResponse
 from lakelog.wire.schema import Message
 
 R = TypeVar("R", bound=Message)

@@ -12,8 +12,8 @@ from lakelog.client.sink import requests
 from lakelog.client.sink.batch import Receipt, Run, Written
 from lakelog.client.sink.coordinator import ask
 from lakelog.client.sink.errors import check_sink
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdResponse
+from lakelog.protocol.producers import InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 
 _UNNAMED = "sink"
 """Until the first task; no record is sent before it."""

@@ -17,8 +17,8 @@ from lakelog.protocol.commit_sets import (
     WrittenPartition,
     WrittenTopic,
 )
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import EndTxnRequest
 
 _TIMEOUT_MS = 60_000
 """Transaction timeout of the sink's own id, which has no transaction."""

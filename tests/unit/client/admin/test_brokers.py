@@ -6,12 +6,13 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.brokers import Brokers
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError
-from lakelog.protocol.describe_cluster import (
+from lakelog.protocol.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
 )
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from scripted_broker import ScriptedBroker
 
 

@@ -6,7 +6,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.change import change
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import OutcomeUnknownError, UnreachableError
-from lakelog.protocol.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from lakelog.protocol.topics import CreateTopicsRequest, CreateTopicsResponse
 from scripted_broker import ScriptedBroker
 
 

@@ -6,17 +6,17 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.elections import Elected, Elections, ReplicaEnd
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError
-from lakelog.protocol.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+from lakelog.protocol.replicas import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
 )
 from scripted_broker import ScriptedBroker
 

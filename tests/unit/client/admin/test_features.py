@@ -6,15 +6,15 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.features import Feature, Features
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError
-from lakelog.protocol.api_versions import (
-    ApiVersionsRequest,
-    FinalizedFeatureKey,
-    SupportedFeatureKey,
-)
-from lakelog.protocol.update_features import (
+from lakelog.protocol.cluster import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
+)
+from lakelog.protocol.connections import (
+    ApiVersionsRequest,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from scripted_broker import ScriptedBroker
 

@@ -17,8 +17,10 @@ from lakelog.client.errors import (
     TopicRecreatedError,
     UnreadableLogError,
 )
-from lakelog.protocol.fetch import EpochEndOffset, FetchRequest, FetchResponse
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
+    DivergingEpoch,
+    FetchRequest,
+    FetchResponse,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -178,7 +180,7 @@ def test_a_log_that_was_cut_below_the_position_is_an_error(
     def diverged(request: FetchRequest) -> FetchResponse:
         assert request.topics[0].partitions[0].last_fetched_epoch == 2
         response = records_of(request, b"", END)
-        response.responses[0].partitions[0].diverging_epoch = EpochEndOffset(epoch=1, end_offset=4)
+        response.responses[0].partitions[0].diverging_epoch = DivergingEpoch(epoch=1, end_offset=4)
         return response
 
     broker.on(FetchRequest, log_of, diverged)

@@ -7,13 +7,13 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import NotWrittenError, OutcomeUnknownError
 from lakelog.client.producer.api import Producer
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.records.batch import read_header
 from scripted_broker import Answer, ScriptedBroker
 

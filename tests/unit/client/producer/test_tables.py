@@ -12,13 +12,13 @@ from lakelog.client.errors import ClientError, NotWrittenError
 from lakelog.client.producer import Producer, TransactionalProducer, WrittenRows
 from lakelog.columns.encoding.columns import ColumnError
 from lakelog.columns.packages import MissingPackageError
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.records.batch import read_header
 from lakelog.records.record import decode_records
 from scripted_broker import ScriptedBroker

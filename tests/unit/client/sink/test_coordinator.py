@@ -17,13 +17,14 @@ from lakelog.client.sink import (
     Written,
 )
 from lakelog.protocol.commit_sets import ChildState, Refusal, RefusedCommitSet, SinkState
-from lakelog.protocol.describe_transactions import (
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
+    EndTxnRequest,
+    EndTxnResponse,
 )
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from scripted_broker import ScriptedBroker
 
 RUN = Run("daily", "query", "run", 7, 3, next_batch=5)
@@ -113,8 +114,8 @@ def test_the_control_record_is_read_with_unfinished_children(
         transactional_id="daily/6/0/0", state="Ongoing", start_time_ms=8, partitions=2
     )
     state = SinkState(query_id="query", run_id="run", next_batch=6, content=b"rows")
-    row = TransactionState(transactional_id="daily", sink=state, children=[child])
-    unknown = TransactionState(transactional_id="daily", error_code=105)
+    row = DescribedTransaction(transactional_id="daily", sink=state, children=[child])
+    unknown = DescribedTransaction(transactional_id="daily", error_code=105)
     sinks.on(
         DescribeTransactionsRequest,
         DescribeTransactionsResponse(transaction_states=[row]),

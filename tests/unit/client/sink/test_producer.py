@@ -10,14 +10,14 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError
 from lakelog.client.sink import BatchCommittedError, Receipt, Run, SinkProducer, Written
 from lakelog.protocol.commit_sets import Refusal, RefusedCommitSet
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 from lakelog.records.batch import read_header
 from scripted_broker import Answer, ScriptedBroker
 

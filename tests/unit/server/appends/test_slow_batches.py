@@ -16,7 +16,7 @@ import pytest
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.fetch import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.records.batch import read_header
 from lakelog.records.compression import Codec, compress

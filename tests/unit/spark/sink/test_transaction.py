@@ -9,21 +9,18 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client import retry
 from lakelog.protocol.commit_sets import SINK_TOPIC
-from lakelog.protocol.create_topics import (
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from lakelog.protocol.offset_fetch import (
+from lakelog.protocol.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
-from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 from lakelog.spark.sink.content import Content
 from lakelog.spark.sink.control import Batch, Control, Step
 from lakelog.spark.sink.errors import (

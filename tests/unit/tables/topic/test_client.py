@@ -10,14 +10,15 @@ from lakelog.base.uuids import encode_uuid
 from lakelog.client import retry
 from lakelog.client.errors import UnreachableError
 from lakelog.client.offsets import OffsetAt
-from lakelog.protocol.describe_configs import (
+from lakelog.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from lakelog.protocol.fetch import FetchRequest, FetchResponse
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
+    FetchRequest,
+    FetchResponse,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,

@@ -1,9 +1,21 @@
-"""ApiVersions (key 18): the first request of a connection."""
+"""The requests that begin a connection: its versions and its authentication."""
 
 from __future__ import annotations
 
 from lakelog.protocol.api import Api
-from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from lakelog.wire.schema import (
+    Buffer,
+    Message,
+    Struct,
+    array,
+    binary,
+    boolean,
+    error_text,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 
 class ApiVersionsRequest(Message, versions="0-5", flexible="3+"):
@@ -66,4 +78,40 @@ class ApiVersionsResponse(Message, versions="0-5", flexible="3+"):
     zk_migration_ready: bool = boolean("3+", tag=3)
 
 
-API = Api(18, ApiVersionsRequest, ApiVersionsResponse)
+class SaslHandshakeRequest(Message, versions="0-1"):
+    """Names a mechanism.
+
+    Versions: after 1 the tokens are in SaslAuthenticate requests (KIP-152), after 0 in none.
+    """
+
+    mechanism: str = string()
+
+
+class SaslHandshakeResponse(Message, versions="0-1"):
+    """The result, and the mechanisms that the broker has."""
+
+    error_code: int = int16()
+    mechanisms: list[str] = array(string)
+
+
+class SaslAuthenticateRequest(Message, versions="0-2", flexible="2+"):
+    """A token of the client. Versions: 1 has the session's lifetime, 2 is flexible."""
+
+    auth_bytes: Buffer = binary()
+
+
+class SaslAuthenticateResponse(Message, versions="0-2", flexible="2+"):
+    """A token of the broker, or the reason why the authentication failed."""
+
+    error_code: int = int16()
+    error_message: str | None = error_text()
+    auth_bytes: Buffer = binary()
+    session_lifetime_ms: int = int64("1+")
+    """After which the client must authenticate again (KIP-368); 0 for no limit."""
+
+
+APIS = (
+    Api(17, SaslHandshakeRequest, SaslHandshakeResponse),
+    Api(18, ApiVersionsRequest, ApiVersionsResponse),
+    Api(36, SaslAuthenticateRequest, SaslAuthenticateResponse),
+)
