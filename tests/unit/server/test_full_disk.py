@@ -38,7 +38,7 @@ from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.app import StartError
 from lakelog.server.handlers import delete_records, delete_topics, incremental_alter_configs
 from lakelog.server.requests.context import Context
-from lakelog.storage.folder.reserve import RESERVE
+from lakelog.storage.folder.space import RESERVE
 from lakelog.wire.framing import decode_response
 from lakelog.wire.schema import Message
 from socketless_broker import SocketlessBroker, request_frame

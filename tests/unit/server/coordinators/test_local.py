@@ -20,7 +20,7 @@ from lakelog.protocol.group_members import ConsumerGroupHeartbeatRequest
 from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.server.handlers import consumer_group_heartbeat, join_group, offset_commit
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
-from lakelog.storage.folder.page_cache import BOOT_ID
+from lakelog.storage.marks import BOOT_ID
 from memory_broker import Asked, MemoryBroker
 from memory_clients import commit, commit_request, committed, join, join_request
 from socketless_broker import SocketlessBroker
