@@ -18,8 +18,7 @@ from lakelog.protocol.api import api_for
 from lakelog.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import Clock, Disk, Listener, Socket
-from lakelog.runtime.posix import PosixDisk
-from lakelog.runtime.processes import PythonProcesses
+from lakelog.runtime.posix import PosixDisk, PythonProcesses
 from lakelog.server.app import ServeOptions, Server
 from lakelog.server.auth.principal import Principal
 from lakelog.server.connections.connection import Connection

@@ -14,8 +14,7 @@ from lakelog.protocol.api import api_for
 from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Clock
-from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
-from lakelog.runtime.processes import PythonProcesses
+from lakelog.runtime.posix import PosixDisk, PythonProcesses, SystemClock, SystemRandom
 from lakelog.server.app import ServeOptions, Server
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.session import ClientSession

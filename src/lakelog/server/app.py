@@ -27,13 +27,11 @@ from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.auth.broker_proof import RegisteredBrokers
 from lakelog.server.auth.principal import BrokersApart, NoQuotas
 from lakelog.server.broker import Broker
-from lakelog.server.connections.listeners import Listeners
-from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.listeners import ConnectionRegistry, Listeners
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.controller.control_plane import ControlPlane
 from lakelog.server.controller.membership import KeptTopics
-from lakelog.server.coordinators.local import Coordinators
-from lakelog.server.coordinators.producer_ids import ProducerIds
+from lakelog.server.coordinators.local import Coordinators, ProducerIds
 from lakelog.server.data_folder import DataFolder
 from lakelog.server.environment import Environment
 from lakelog.server.event_log.change_log import log_changes

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field
 
 from lakelog.metadata.store.api import MetadataStore
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 
 

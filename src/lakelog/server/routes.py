@@ -17,7 +17,7 @@ from lakelog.protocol.registry import APIS
 from lakelog.server import handlers
 from lakelog.server.auth.principal import BROKER
 from lakelog.server.broker import Broker
-from lakelog.server.controller.link import may_be_done
+from lakelog.server.controller.relays import may_be_done
 from lakelog.server.handlers import api_versions
 from lakelog.server.requests.admission import refuse
 from lakelog.server.requests.context import Context

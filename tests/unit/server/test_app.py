@@ -26,8 +26,7 @@ from lakelog.protocol.topics import DeleteRecordsPartition, DeleteRecordsRequest
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Buffer
-from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
-from lakelog.runtime.processes import PythonProcesses
+from lakelog.runtime.posix import PosixDisk, PythonProcesses, SystemClock, SystemRandom
 from lakelog.server.app import ServeOptions, Server, StartError
 from lakelog.server.environment import Environment
 from lakelog.server.handlers import delete_records

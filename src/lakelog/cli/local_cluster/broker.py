@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from lakelog.runtime.processes import send_signal
+from lakelog.runtime.posix import send_signal
 
 _FIRST_S = 0.5
 _LONGEST_S = 30.0

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from lakelog.base.errors import error_code
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.log import MetadataLog
-from lakelog.network_client.errors import InvalidResponseError, NegotiationError
+from lakelog.network_client import InvalidResponseError, NegotiationError
 from lakelog.protocol.connections import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,

@@ -27,18 +27,20 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.events import event
 from lakelog.base.failing_task import FailingTask
 from lakelog.metadata.image import MetadataImage
-from lakelog.network_client.requests import Identity
+from lakelog.network_client import Identity
 from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Timer, complete, pause
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.event_log.rate_limited import PeerLog
-from lakelog.server.inter_broker.deafness import NONE
-from lakelog.server.inter_broker.errors import PeerError, PeerRefusedError
-from lakelog.server.inter_broker.exchange import DEFAULT_LIMITS, PeerLimits
-from lakelog.server.inter_broker.failed_brokers import FailedBrokers
+from lakelog.server.inter_broker.exchange import (
+    DEFAULT_LIMITS,
+    PeerError,
+    PeerLimits,
+    PeerRefusedError,
+)
 from lakelog.server.inter_broker.peer import Peer, Peers, PeerSeams
-from lakelog.server.inter_broker.reachable_brokers import ReachableBrokers
-from lakelog.server.inter_broker.silence import LEASE_PERCENT, Silence
+from lakelog.server.inter_broker.reachable_brokers import FailedBrokers, ReachableBrokers
+from lakelog.server.inter_broker.silence import LEASE_PERCENT, NONE, Silence
 
 logger = logging.getLogger(__name__)
 

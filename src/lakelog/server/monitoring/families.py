@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.metrics.exposition import Family, Kind
+from lakelog.metrics import Family, Kind
 
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _PARTITION = ("topic", "partition")

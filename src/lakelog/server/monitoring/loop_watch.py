@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from lakelog.base.events import event
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.event_log.rate_limited import LogWindow, left_out_text
 from lakelog.server.requests.metrics import RequestMetrics

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.runtime.api import Processes
 from lakelog.server.broker import Broker
 from lakelog.server.inter_broker.watch import PeerWatch
 from lakelog.server.monitoring.lag import LagClock
 from lakelog.server.monitoring.loop_watch import LoopWatch
-from lakelog.server.replication.role_changes import RoleChanges
+from lakelog.server.replication.replica_manager import RoleChanges
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.upkeep.cleaner import Cleaner
 

@@ -13,8 +13,7 @@ import pytest
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
-from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
-from lakelog.runtime.processes import PythonProcesses
+from lakelog.runtime.posix import PosixDisk, PythonProcesses, SystemClock, SystemRandom
 from lakelog.server.app import ServeOptions, Server, StartError
 from lakelog.server.environment import Environment
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.protocol.registry import APIS
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import Timer
