@@ -5,27 +5,23 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.join_group import (
+from lakelog.protocol.group_members import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
 )
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from lakelog.protocol.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from lakelog.server.handlers import (
     add_partitions_to_txn,
     init_producer_id,

@@ -26,8 +26,8 @@ from lakelog.coordinator.transaction.records import TransactionRecord, encode_re
 from lakelog.coordinator.transaction.requests import LastSequences, WrittenTo
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import EndTxnRequest
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
 from simulator.engine.clock import SimulatedClock

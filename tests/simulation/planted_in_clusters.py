@@ -22,7 +22,7 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import Record
 from lakelog.metadata.store.zookeeper.session import Operation
 from lakelog.metadata.transactions import PlannedEntry, entries_of
-from lakelog.protocol.write_txn_markers import WriteTxnMarkersResponse
+from lakelog.protocol.transactions import WriteTxnMarkersResponse
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica import desired_isr
 from lakelog.replica.partition import Partition

@@ -27,12 +27,12 @@ from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
 from lakelog.storage.folder import known_logs
 from lakelog.storage.folder.directory import LogDirectory
-from lakelog.storage.folder.page_cache import PageCacheMark
-from lakelog.storage.indexes import txn_index
-from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import AppendResult, Log
+from lakelog.storage.marks import PageCacheMark
 from lakelog.storage.producers import replay
 from lakelog.storage.producers.state import ProducerStateTable
+from lakelog.storage.segments import txn_index
+from lakelog.storage.segments.txn_index import AbortedTransaction
 from simulation.planted_bug import bug
 from simulator.checkers.laws import Law
 from simulator.plan import EXPIRATION

@@ -28,15 +28,15 @@ from lakelog.replica.watermark import HighWatermark
 from lakelog.replica.written import WriteCounts
 from lakelog.runtime.api import Buffer
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.folder.reserve import DiskSpaceGuard
+from lakelog.storage.folder.space import DiskSpaceGuard
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.producers.verification import Verification
+from lakelog.storage.producers.beginnings import Verification
 from lakelog.storage.reading.seeking import check_append
 from lakelog.storage.reading.timestamps import Search
 from lakelog.storage.segments.checking import UncheckedSlice, begin_check
 from lakelog.storage.segments.handles import LogSlice
-from lakelog.storage.validation.batches import Origin
+from lakelog.storage.validation import Origin
 
 logger = logging.getLogger(__name__)
 

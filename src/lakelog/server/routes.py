@@ -12,7 +12,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.api_versions import ApiVersion
+from lakelog.protocol.connections import ApiVersion
 from lakelog.protocol.registry import APIS
 from lakelog.server import handlers
 from lakelog.server.auth.principal import BROKER

@@ -46,19 +46,23 @@ from lakelog.records.batch import (
 from lakelog.records.control import EndTransactionMarker, build_marker, read_marker
 from lakelog.runtime.api import Buffer
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
-from lakelog.storage.coalesced_batches import RELATIVE_OFFSET_MAX, can_coalesce, coalesce
-from lakelog.storage.coalesced_fetches import coalesce_fetched, note_producers
+from lakelog.storage.coalescing import (
+    RELATIVE_OFFSET_MAX,
+    can_coalesce,
+    coalesce,
+    coalesce_fetched,
+    note_producers,
+    read_fetched,
+)
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.files import replace
 from lakelog.storage.flush import Flushes, FlushJob
-from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.preparation import NotReady, wait_for
-from lakelog.storage.producers.replay import rebuild
+from lakelog.storage.producers.beginnings import Verification
+from lakelog.storage.producers.replay import TruncatedState, Truncation, TruncationJob, rebuild
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import BatchMetadata, ProducerStateTable
-from lakelog.storage.producers.truncation import TruncatedState, Truncation, TruncationJob
-from lakelog.storage.producers.verification import Verification
-from lakelog.storage.reading.aborted_check import aborted_in
+from lakelog.storage.reading.aborted import aborted_in
 from lakelog.storage.reading.reader import LogReader
 from lakelog.storage.reading.seeking import check_append, check_seek
 from lakelog.storage.reading.timestamps import Search, search_max_timestamp, search_timestamp
@@ -72,8 +76,8 @@ from lakelog.storage.segments.aborted import (
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
-from lakelog.storage.validation.batches import Origin, check_incoming
-from lakelog.storage.validation.fetched import read_fetched
+from lakelog.storage.segments.txn_index import AbortedTransaction
+from lakelog.storage.validation import Origin, check_incoming
 
 T = TypeVar("T")
 
@@ -133,7 +137,7 @@ class Log:
         self.config = config
         """The topic's settings, which `use_config` replaces."""
         self.can_coalesce = can_coalesce(config)
-        """Whether `append_coalesced` may be tried; see `coalesced_batches.can_coalesce`."""
+        """Whether `append_coalesced` may be tried; see `coalescing.can_coalesce`."""
         self.segments = segments
         self.log_start_offset = log_start_offset
         self.log_end_offset = segments.active.next_offset

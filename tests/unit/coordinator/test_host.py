@@ -13,7 +13,7 @@ from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import OutOfCapacityError
 from lakelog.coordinator import shard_context
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

@@ -22,11 +22,7 @@ from lakelog.metadata.controller.topics import (
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, ResourceType
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
-from lakelog.protocol.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
+from lakelog.protocol.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Buffer

@@ -3,7 +3,7 @@ from __future__ import annotations
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.controller.brokers import plan_register_broker
-from lakelog.protocol.describe_cluster import DescribeClusterRequest
+from lakelog.protocol.cluster import DescribeClusterRequest
 from lakelog.server.broker import Node
 from lakelog.server.handlers.describe_cluster import handle
 from memory_broker import LOCAL, MemoryBroker

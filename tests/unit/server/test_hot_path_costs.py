@@ -15,8 +15,8 @@ from pathlib import Path
 
 from counted_work import work_run
 from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.fetch import FetchPartition
+from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
 from lakelog.wire.framing import encode_request
 from lakelog.wire.schema import Message
 from socketless_broker import SocketlessBroker

@@ -20,7 +20,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.server.coordinators.partition_log import LocalPartitionLog, LocalPartitionLogs
 from lakelog.server.handlers import fetch, produce
-from lakelog.storage.validation.batches import WALKED_AT_ONCE
+from lakelog.storage.validation import WALKED_AT_ONCE
 from memory_broker import Asked, MemoryBroker
 from socketless_broker import FakeSocket, SocketlessBroker, request_frame
 from storage_kit import append_in_transaction, make_batch

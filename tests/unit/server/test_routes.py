@@ -11,18 +11,24 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.store.api import ControllerTerm
-from lakelog.protocol.alter_configs import AlterConfigsRequest, AlterConfigsResource
-from lakelog.protocol.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from lakelog.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from lakelog.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from lakelog.protocol.elect_leaders import ElectLeadersRequest
-from lakelog.protocol.heartbeat import HeartbeatRequest
-from lakelog.protocol.incremental_alter_configs import AlterConfigsResource as ChangedResource
-from lakelog.protocol.incremental_alter_configs import IncrementalAlterConfigsRequest
+from lakelog.protocol.cluster import UnregisterBrokerRequest, UpdateFeaturesRequest
+from lakelog.protocol.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalResource,
+)
+from lakelog.protocol.group_members import HeartbeatRequest
 from lakelog.protocol.registry import APIS
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest
-from lakelog.protocol.update_features import UpdateFeaturesRequest
+from lakelog.protocol.replicas import AlterPartitionReassignmentsRequest, ElectLeadersRequest
+from lakelog.protocol.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from lakelog.server import handlers
 from lakelog.server.inter_broker.errors import PeerDisconnectedError, PeerUnreachableError
 from lakelog.server.requests.error_codes import codes_in
@@ -113,7 +119,9 @@ REQUESTS: list[Message] = [
     AlterConfigsRequest(resources=[AlterConfigsResource(resource_type=2, resource_name="t")]),
     CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=2)]),
     ElectLeadersRequest(topic_partitions=None),
-    IncrementalAlterConfigsRequest(resources=[ChangedResource(resource_type=2, resource_name="t")]),
+    IncrementalAlterConfigsRequest(
+        resources=[IncrementalResource(resource_type=2, resource_name="t")]
+    ),
     AlterPartitionReassignmentsRequest(),
     UpdateFeaturesRequest(),
     UnregisterBrokerRequest(broker_id=7),

@@ -7,12 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.describe_producers import (
-    DescribeProducersRequest,
-    PartitionResponse,
-    TopicRequest,
-)
-from lakelog.protocol.write_txn_markers import (
+from lakelog.protocol.producers import DescribeProducersRequest, PartitionResponse, TopicRequest
+from lakelog.protocol.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -5,6 +5,6 @@ A broker calls `coordinator` and `admin`. `shard` decides for one partition, ove
 
 `classic` contains groups of the classic protocol, `consumer` groups of the consumer protocol
 (KIP-848), `offsets` the committed offsets of both. `removal` deletes groups and offsets; `queries`
-serves requests that change nothing. `limits` bounds the memory that clients can take, and chooses
-groups to evict when it is used up.
+serves requests that change nothing. `limits` bounds the memory that clients can take; when it is
+used up, `coordinator` chooses the groups to evict.
 """

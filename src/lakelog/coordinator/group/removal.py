@@ -39,7 +39,7 @@ from lakelog.coordinator.group.state import AnyGroup, ShardState
 from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
-from lakelog.protocol.offset_delete import (
+from lakelog.protocol.offsets import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,

@@ -36,14 +36,16 @@ from lakelog.coordinator.transaction.state import (
     TransactionVersion,
 )
 from lakelog.coordinator.transaction.transitions import End, Producer
-from lakelog.protocol.describe_transactions import (
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
+    EndTxnRequest,
+    EndTxnResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
 )
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from lakelog.runtime.api import Clock, Tasks
 
 TRANSACTION_TOPIC = "__transaction_state"
@@ -68,12 +70,12 @@ class TransactionAdmin:
         states = [self.describe(transactional_id) for transactional_id in names]
         return DescribeTransactionsResponse(transaction_states=states)
 
-    def describe(self, transactional_id: str) -> TransactionState:
+    def describe(self, transactional_id: str) -> DescribedTransaction:
         """Return the state of one transactional id, or an error code."""
         try:
             return self._host.shard_of(transactional_id).describe(transactional_id)
         except KafkaError as error:
-            return TransactionState(transactional_id=transactional_id, error_code=error.code)
+            return DescribedTransaction(transactional_id=transactional_id, error_code=error.code)
 
     def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
         """Return the transactional ids coordinated by this broker that match the filters.

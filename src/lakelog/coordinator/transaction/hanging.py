@@ -33,7 +33,7 @@ from lakelog.coordinator.transaction.state import (
     TransactionVersion,
     last_epoch_of,
 )
-from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
+from lakelog.protocol.transactions import DescribedTransaction
 
 _S = TransactionState
 

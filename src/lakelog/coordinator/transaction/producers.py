@@ -29,7 +29,7 @@ from lakelog.coordinator.transaction.transitions import (
     verified,
     with_partitions,
 )
-from lakelog.protocol.end_txn import EndTxnResponse
+from lakelog.protocol.transactions import EndTxnResponse
 
 _FENCED_SINCE = 2
 

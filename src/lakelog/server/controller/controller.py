@@ -50,21 +50,18 @@ from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import NO_DIRECTORY
 from lakelog.metadata.store.api import ControllerTerm
 from lakelog.metrics.durations import Durations
-from lakelog.protocol.allocate_producer_ids import (
+from lakelog.protocol.brokers import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
-)
-from lakelog.protocol.alter_partition import (
     AlteredPartition,
     AlteredTopic,
     AlterPartitionRequest,
     AlterPartitionResponse,
-    PartitionData,
-)
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from lakelog.protocol.broker_registration import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    PartitionData,
 )
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.auth.broker_proof import Process

@@ -20,18 +20,14 @@ from lakelog.metadata.failover import AT_START, Failure
 from lakelog.metadata.features import SUPPORTED
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
-from lakelog.protocol.allocate_producer_ids import (
+from lakelog.protocol.brokers import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
-)
-from lakelog.protocol.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
-    FailedReplica,
-)
-from lakelog.protocol.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    FailedReplica,
     Feature,
     Listener,
 )

@@ -24,7 +24,7 @@ from lakelog.base.failing_task import FailingTask
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.store.api import ControllerTerm
-from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.inter_broker.peer import Peer
 from lakelog.server.inter_broker.silence import Silence

@@ -13,7 +13,7 @@ from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.endings import Marker, MarkerWriter
-from lakelog.protocol.write_txn_markers import (
+from lakelog.protocol.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -40,7 +40,7 @@ from lakelog.server.fast_path.waiting_produce import CoalescedRequests, WaitingP
 from lakelog.server.requests.context import Context
 from lakelog.server.topics.topics import INTERNAL_TOPICS
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.validation.batches import SlowBatchError
+from lakelog.storage.validation import SlowBatchError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
 from lakelog.wire.template import Template
 

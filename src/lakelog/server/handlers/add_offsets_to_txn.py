@@ -8,7 +8,7 @@ from lakelog.coordinator.shard import coordinator_code
 from lakelog.coordinator.transaction.producers import fenced_code
 from lakelog.coordinator.transaction.state import TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
-from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from lakelog.protocol.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -12,7 +12,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.producers import fenced_code
 from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
-from lakelog.protocol.add_partitions_to_txn import (
+from lakelog.protocol.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.configs import Replacement, plan_replace_configs
-from lakelog.protocol.alter_configs import (
+from lakelog.protocol.configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from lakelog.protocol.brokers import AlterPartitionRequest, AlterPartitionResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

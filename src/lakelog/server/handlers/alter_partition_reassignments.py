@@ -14,7 +14,7 @@ from lakelog.metadata.controller.reassignments import (
     ReassignmentResult,
     plan_reassignments,
 )
-from lakelog.protocol.alter_partition_reassignments import (
+from lakelog.protocol.replicas import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

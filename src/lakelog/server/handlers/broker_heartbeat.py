@@ -6,7 +6,7 @@ Any broker, not only the controller, answers the request for a lease of coordina
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lakelog.protocol.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

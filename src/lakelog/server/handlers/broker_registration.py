@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.broker_registration import (
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-)
+from lakelog.protocol.brokers import BrokerRegistrationRequest, BrokerRegistrationResponse
 from lakelog.server.auth.principal import is_broker
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context

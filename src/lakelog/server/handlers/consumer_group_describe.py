@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
+from lakelog.protocol.groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

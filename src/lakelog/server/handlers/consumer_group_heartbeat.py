@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.consumer_group_heartbeat import (
+from lakelog.protocol.group_members import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.topics import MorePartitions
-from lakelog.protocol.create_partitions import (
+from lakelog.protocol.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,

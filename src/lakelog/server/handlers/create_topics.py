@@ -8,7 +8,7 @@ from __future__ import annotations
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.topics import NewTopic, TopicResult
 from lakelog.metadata.describe_configs import ConfigSource, describe_topic
-from lakelog.protocol.create_topics import (
+from lakelog.protocol.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import TopicReference, TopicResult, plan_delete_topics
-from lakelog.protocol.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
+from lakelog.protocol.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

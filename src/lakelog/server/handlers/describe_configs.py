@@ -12,7 +12,7 @@ from lakelog.metadata.describe_configs import (
     describe_topic,
 )
 from lakelog.metadata.records import ResourceType
-from lakelog.protocol.describe_configs import (
+from lakelog.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from lakelog.protocol.groups import DescribeGroupsRequest, DescribeGroupsResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.describe_log_dirs import (
+from lakelog.protocol.replicas import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

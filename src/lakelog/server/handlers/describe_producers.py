@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.topics import check_topic_name
-from lakelog.protocol.describe_producers import (
+from lakelog.protocol.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

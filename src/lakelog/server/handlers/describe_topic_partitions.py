@@ -10,7 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import check_topic_name
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import TopicImage
-from lakelog.protocol.describe_topic_partitions import (
+from lakelog.protocol.metadata import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

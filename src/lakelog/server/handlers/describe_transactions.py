@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-)
+from lakelog.protocol.transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

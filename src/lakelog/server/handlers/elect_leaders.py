@@ -14,7 +14,7 @@ from lakelog.metadata.controller.brokers import plan_forget_epochs
 from lakelog.metadata.controller.elections import ElectionResult, ElectionType, plan_elect_leaders
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
-from lakelog.protocol.elect_leaders import (
+from lakelog.protocol.replicas import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,

@@ -7,7 +7,7 @@ With a commit set it ends a batch of a sink (ADR 8).
 from __future__ import annotations
 
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -9,11 +9,7 @@ from __future__ import annotations
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
-from lakelog.protocol.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from lakelog.protocol.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from lakelog.server.broker import Broker, Node
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.configs import ConfigChange, ResourceChange, plan_alter_configs
-from lakelog.protocol.incremental_alter_configs import (
+from lakelog.protocol.configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

@@ -8,7 +8,7 @@ producer. Clients before version 4 know INVALID_PRODUCER_EPOCH instead of PRODUC
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -8,7 +8,7 @@ response then waits until all members have joined, the rebalance times out, or, 
 from __future__ import annotations
 
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
+from lakelog.protocol.group_members import JoinGroupRequest, JoinGroupResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from lakelog.protocol.group_members import LeaveGroupRequest, LeaveGroupResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

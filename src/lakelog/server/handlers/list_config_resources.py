@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.records import ResourceType
-from lakelog.protocol.list_config_resources import (
+from lakelog.protocol.configs import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,

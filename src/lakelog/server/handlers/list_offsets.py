@@ -19,7 +19,7 @@ from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

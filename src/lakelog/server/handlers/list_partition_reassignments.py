@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.list_partition_reassignments import (
+from lakelog.protocol.replicas import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )

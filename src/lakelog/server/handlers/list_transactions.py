@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from lakelog.protocol.transactions import ListTransactionsRequest, ListTransactionsResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -7,7 +7,7 @@ by their ids.
 from __future__ import annotations
 
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from lakelog.protocol.offsets import OffsetCommitRequest, OffsetCommitResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

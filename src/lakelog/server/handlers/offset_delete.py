@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from lakelog.protocol.offsets import OffsetDeleteRequest, OffsetDeleteResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -6,7 +6,7 @@ From version 7 on, a client can require that no transaction has offsets pending 
 from __future__ import annotations
 
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

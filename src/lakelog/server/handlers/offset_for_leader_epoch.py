@@ -6,7 +6,7 @@ Source: KIP-101, KIP-279, KIP-320. The versions 2 to 4 differ in the replica id 
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
-from lakelog.protocol.offset_for_leader_epoch import (
+from lakelog.protocol.fetch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

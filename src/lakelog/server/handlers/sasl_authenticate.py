@@ -6,7 +6,7 @@ A connection with a failed proof is of no more use: every further request closes
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from lakelog.protocol.connections import SaslAuthenticateRequest, SaslAuthenticateResponse
 from lakelog.server.auth.authentication import AuthenticationState
 from lakelog.server.auth.principal import broker_principal
 from lakelog.server.broker import Broker

@@ -7,7 +7,7 @@ Apache Kafka on a listener without SASL.
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from lakelog.protocol.connections import SaslHandshakeRequest, SaslHandshakeResponse
 from lakelog.server.auth.authentication import AuthenticationState
 from lakelog.server.auth.broker_proof import MECHANISM, NONCE_BYTES, Process, ProofCheck
 from lakelog.server.broker import Broker

@@ -6,7 +6,7 @@ The response of a member waits for the leader's request.
 from __future__ import annotations
 
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from lakelog.protocol.group_members import SyncGroupRequest, SyncGroupResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

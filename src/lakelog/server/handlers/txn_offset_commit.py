@@ -10,7 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.group.offsets.commit import refuse_txn_commit
 from lakelog.coordinator.shard import coordinator_code
-from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from lakelog.protocol.offsets import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from lakelog.protocol.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

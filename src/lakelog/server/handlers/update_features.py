@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.features import FeatureUpdate, UpgradeType
-from lakelog.protocol.update_features import (
+from lakelog.protocol.cluster import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.endings import Marker
-from lakelog.protocol.write_txn_markers import (
+from lakelog.protocol.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

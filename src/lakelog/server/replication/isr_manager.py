@@ -22,7 +22,7 @@ from lakelog.base.failing_task import FailingTask
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
-from lakelog.protocol.alter_partition import (
+from lakelog.protocol.brokers import (
     AlteredPartition,
     AlterPartitionRequest,
     AlterPartitionResponse,

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.failing_task import FailingTask
-from lakelog.protocol.fetch import FetchRequest, FetchResponse
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
+    FetchRequest,
+    FetchResponse,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,

@@ -13,7 +13,7 @@ from lakelog.coordinator.transaction.coordinator import PartitionCodes
 from lakelog.coordinator.transaction.producers import EndTransaction, fenced_code
 from lakelog.coordinator.transaction.state import TransactionVersion
 from lakelog.coordinator.transaction.transitions import End
-from lakelog.protocol.end_txn import EndTxnResponse
+from lakelog.protocol.transactions import EndTxnResponse
 from transaction_setup import BUMPING, Producer, Setup, in_virtual_time
 
 NONE = ErrorCode.NONE

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.delete_records import (
+from lakelog.protocol.topics import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

@@ -8,8 +8,8 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.endings import Marker
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.write_txn_markers import (
+from lakelog.protocol.transactions import (
+    EndTxnRequest,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.log import Log
 from socketless_broker import SocketlessBroker

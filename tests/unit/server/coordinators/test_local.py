@@ -16,11 +16,11 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerRecord, Record
-from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.group_members import ConsumerGroupHeartbeatRequest
+from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.server.handlers import consumer_group_heartbeat, join_group, offset_commit
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
-from lakelog.storage.folder.page_cache import BOOT_ID
+from lakelog.storage.marks import BOOT_ID
 from memory_broker import Asked, MemoryBroker
 from memory_clients import commit, commit_request, committed, join, join_request
 from socketless_broker import SocketlessBroker

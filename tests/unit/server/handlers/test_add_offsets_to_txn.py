@@ -5,8 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError, MetadataUnavailable
 from lakelog.metadata.store.api import EntryOutcome
-from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
-from lakelog.protocol.describe_transactions import DescribeTransactionsRequest
+from lakelog.protocol.transactions import AddOffsetsToTxnRequest, DescribeTransactionsRequest
 from lakelog.server.handlers import describe_transactions
 from lakelog.server.handlers.add_offsets_to_txn import handle
 from memory_broker import MemoryBroker

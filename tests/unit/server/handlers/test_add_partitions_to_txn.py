@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.add_partitions_to_txn import (
+from lakelog.protocol.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
+    DescribeTransactionsRequest,
 )
-from lakelog.protocol.describe_transactions import DescribeTransactionsRequest
 from lakelog.server.handlers import describe_transactions
 from lakelog.server.handlers.add_partitions_to_txn import handle
 from memory_broker import MemoryBroker

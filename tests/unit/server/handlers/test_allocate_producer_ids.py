@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.allocate_producer_ids import AllocateProducerIdsRequest
+from lakelog.protocol.brokers import AllocateProducerIdsRequest
 from lakelog.server.handlers import allocate_producer_ids
 from memory_broker import MemoryBroker
 

@@ -6,11 +6,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.records import ResourceType
 from lakelog.metadata.store.api import EntryOutcome
-from lakelog.protocol.alter_configs import (
-    AlterableConfig,
-    AlterConfigsRequest,
-    AlterConfigsResource,
-)
+from lakelog.protocol.configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from lakelog.server.handlers.alter_configs import handle
 from memory_broker import MemoryBroker
 from memory_metadata import FAILED_CHANGES

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.alter_partition import (
-    AlterPartitionRequest,
-    BrokerState,
-    PartitionData,
-    TopicData,
-)
+from lakelog.protocol.brokers import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from lakelog.server.handlers import alter_partition
 from memory_broker import MemoryBroker
 

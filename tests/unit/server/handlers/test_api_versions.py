@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.api_versions import ApiVersionsRequest
+from lakelog.protocol.connections import ApiVersionsRequest
 from lakelog.server.handlers.api_versions import handle, handle_unsupported
 from lakelog.server.routes import advertised_apis
 from memory_broker import MemoryBroker

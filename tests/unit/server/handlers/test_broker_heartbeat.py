@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
+from lakelog.protocol.brokers import BrokerHeartbeatRequest
 from lakelog.server.handlers import broker_heartbeat
 from memory_broker import MemoryBroker
 

@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.features import SUPPORTED
-from lakelog.protocol.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from lakelog.protocol.brokers import BrokerRegistrationRequest, Feature, Listener
 from lakelog.server.handlers import broker_registration
 from memory_broker import MemoryBroker
 

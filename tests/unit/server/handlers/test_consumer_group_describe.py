@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
-from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from lakelog.protocol.group_members import ConsumerGroupHeartbeatRequest
+from lakelog.protocol.groups import ConsumerGroupDescribeRequest, DescribedConsumerGroup
 from lakelog.server.handlers import consumer_group_heartbeat
 from lakelog.server.handlers.consumer_group_describe import handle
 from memory_broker import CLIENT_ID, PEER, MemoryBroker
@@ -15,7 +15,7 @@ E = ErrorCode
 
 def ask(
     world: MemoryBroker, *groups: str, version: int = 1, operations: bool = False
-) -> list[DescribedGroup]:
+) -> list[DescribedConsumerGroup]:
     request = ConsumerGroupDescribeRequest(
         group_ids=list(groups), include_authorized_operations=operations
     )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from lakelog.protocol.group_members import ConsumerGroupHeartbeatRequest
 from lakelog.server.handlers.consumer_group_heartbeat import handle
 from memory_broker import MemoryBroker
 from memory_clients import join_and_sync

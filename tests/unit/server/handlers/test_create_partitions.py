@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.store.api import EntryOutcome
-from lakelog.protocol.create_partitions import (
+from lakelog.protocol.topics import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,

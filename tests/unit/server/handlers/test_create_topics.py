@@ -6,7 +6,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.metadata.describe_configs import ConfigSource
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.store.api import EntryOutcome
-from lakelog.protocol.create_topics import (
+from lakelog.protocol.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

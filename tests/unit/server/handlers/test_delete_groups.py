@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.delete_groups import DeleteGroupsRequest
+from lakelog.protocol.groups import DeleteGroupsRequest
 from lakelog.server.handlers.delete_groups import handle
 from memory_broker import MemoryBroker
 from memory_clients import GROUP, commit, join_and_sync

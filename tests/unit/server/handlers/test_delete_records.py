@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.delete_records import (
+from lakelog.protocol.topics import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

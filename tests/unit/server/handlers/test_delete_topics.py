@@ -5,11 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.store.api import EntryOutcome
-from lakelog.protocol.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
+from lakelog.protocol.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 from lakelog.server.handlers.delete_topics import handle
 from memory_broker import MemoryBroker
 from memory_metadata import FAILED_CHANGES

@@ -6,7 +6,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerFenced
 from lakelog.metadata.store.api import ControllerTerm
-from lakelog.protocol.describe_cluster import DescribeClusterRequest
+from lakelog.protocol.cluster import DescribeClusterRequest
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.handlers.describe_cluster import handle
 from memory_broker import LOCAL, MemoryBroker

@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.describe_configs import ConfigSource
 from lakelog.metadata.records import ResourceType
-from lakelog.protocol.describe_configs import (
+from lakelog.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResult,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.describe_groups import DescribedGroup, DescribeGroupsRequest
+from lakelog.protocol.groups import DescribedGroup, DescribeGroupsRequest
 from lakelog.server.handlers.describe_groups import handle
 from memory_broker import MemoryBroker
 from memory_clients import GROUP, join_and_sync

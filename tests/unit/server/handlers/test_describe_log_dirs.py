@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lakelog.protocol.describe_log_dirs import (
+from lakelog.protocol.replicas import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResult,

@@ -3,11 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.describe_producers import (
-    DescribeProducersRequest,
-    PartitionResponse,
-    TopicRequest,
-)
+from lakelog.protocol.producers import DescribeProducersRequest, PartitionResponse, TopicRequest
 from lakelog.server.handlers.describe_producers import handle
 from memory_broker import MemoryBroker
 from storage_kit import append_in_transaction

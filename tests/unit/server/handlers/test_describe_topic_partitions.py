@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerFenced, PartitionRecord
-from lakelog.protocol.describe_topic_partitions import (
+from lakelog.protocol.metadata import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.describe_transactions import DescribeTransactionsRequest, TransactionState
+from lakelog.protocol.transactions import DescribedTransaction, DescribeTransactionsRequest
 from lakelog.server.handlers.describe_transactions import handle
 from memory_broker import MemoryBroker
 from memory_clients import add_partition, init_producer
@@ -9,7 +9,7 @@ from memory_clients import add_partition, init_producer
 E = ErrorCode
 
 
-def ask(world: MemoryBroker, *names: str) -> list[TransactionState]:
+def ask(world: MemoryBroker, *names: str) -> list[DescribedTransaction]:
     request = DescribeTransactionsRequest(transactional_ids=list(names))
     return world.ask(handle, request, 0).transaction_states
 

@@ -3,11 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    TopicPartitions,
-)
+from lakelog.protocol.replicas import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from lakelog.server.handlers.elect_leaders import handle
 from memory_broker import MemoryBroker
 

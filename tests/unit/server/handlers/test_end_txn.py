@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 from lakelog.server.handlers.end_txn import handle
 from memory_broker import MemoryBroker
 from memory_clients import Producer, add_partition, init_producer

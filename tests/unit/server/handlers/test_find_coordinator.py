@@ -6,7 +6,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.partitioning import partition_for
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.store.api import EntryOutcome
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
+from lakelog.protocol.groups import FindCoordinatorRequest
 from lakelog.server.handlers.find_coordinator import handle
 from memory_broker import LOCAL, MemoryBroker
 from memory_metadata import FAILED_CHANGES

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.heartbeat import HeartbeatRequest
+from lakelog.protocol.group_members import HeartbeatRequest
 from lakelog.server.handlers import join_group
 from lakelog.server.handlers.heartbeat import handle
 from memory_broker import MemoryBroker

@@ -6,10 +6,10 @@ from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.records import ResourceType
 from lakelog.metadata.store.api import EntryOutcome
-from lakelog.protocol.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+from lakelog.protocol.configs import (
     IncrementalAlterConfigsRequest,
+    IncrementalConfig,
+    IncrementalResource,
 )
 from lakelog.server.handlers.incremental_alter_configs import handle
 from memory_broker import MemoryBroker
@@ -22,19 +22,19 @@ Change = tuple[str, int, str | None]
 
 def resource(
     *changes: Change, name: str = "orders", kind: int = ResourceType.TOPIC
-) -> AlterConfigsResource:
-    return AlterConfigsResource(
+) -> IncrementalResource:
+    return IncrementalResource(
         resource_type=kind,
         resource_name=name,
         configs=[
-            AlterableConfig(name=key, config_operation=operation, value=value)
+            IncrementalConfig(name=key, config_operation=operation, value=value)
             for key, operation, value in changes
         ],
     )
 
 
 def codes(
-    world: MemoryBroker, *resources: AlterConfigsResource, validate_only: bool = False
+    world: MemoryBroker, *resources: IncrementalResource, validate_only: bool = False
 ) -> list[int]:
     request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
     return [result.error_code for result in world.ask(handle, request, 1).responses]
@@ -86,7 +86,7 @@ def test_a_broker_adopts_its_settings_at_once(world: MemoryBroker) -> None:
     ],
 )
 def test_a_bad_resource_does_not_keep_others_from_their_change(
-    world: MemoryBroker, wanted: AlterConfigsResource, code: ErrorCode
+    world: MemoryBroker, wanted: IncrementalResource, code: ErrorCode
 ) -> None:
     world.create("orders", retention_ms="5")
     world.create("clicks")

@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.store.api import EntryOutcome
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.server.handlers.init_producer_id import handle
 from memory_broker import MemoryBroker
 from memory_clients import init_producer

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.describe_groups import DescribeGroupsRequest
+from lakelog.protocol.groups import DescribeGroupsRequest
 from lakelog.server.handlers import describe_groups
 from lakelog.server.handlers.join_group import handle
 from memory_broker import CLIENT_ID, PEER, MemoryBroker

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.leave_group import LeaveGroupRequest, MemberIdentity
+from lakelog.protocol.group_members import LeaveGroupRequest, MemberIdentity
 from lakelog.server.handlers.leave_group import handle
 from memory_broker import MemoryBroker
 from memory_clients import GROUP, join_and_sync

@@ -3,7 +3,7 @@ from __future__ import annotations
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.controller.configs import Replacement, plan_replace_configs
 from lakelog.metadata.records import ResourceType
-from lakelog.protocol.list_config_resources import ListConfigResourcesRequest
+from lakelog.protocol.configs import ListConfigResourcesRequest
 from lakelog.server.handlers.list_config_resources import handle
 from memory_broker import MemoryBroker
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.protocol.list_groups import ListGroupsRequest
+from lakelog.protocol.groups import ListGroupsRequest
 from lakelog.server.handlers.list_groups import handle
 from memory_broker import MemoryBroker
 from memory_clients import GROUP, commit, join_and_sync

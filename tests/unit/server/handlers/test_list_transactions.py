@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.list_transactions import ListTransactionsRequest
+from lakelog.protocol.transactions import ListTransactionsRequest
 from lakelog.server.handlers.list_transactions import handle
 from memory_broker import MemoryBroker
 from memory_clients import Producer, add_partition, init_producer

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -9,8 +9,11 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerRecord
-from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from lakelog.protocol.sasl_handshake import SaslHandshakeRequest
+from lakelog.protocol.connections import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+)
 from lakelog.server.auth.broker_proof import MECHANISM, NONCE_BYTES, Ends, Process
 from lakelog.server.auth.principal import ANONYMOUS, is_broker
 from lakelog.server.handlers import sasl_authenticate, sasl_handshake

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.sasl_handshake import SaslHandshakeRequest
+from lakelog.protocol.connections import SaslHandshakeRequest
 from lakelog.server.auth.authentication import AuthenticationState
 from lakelog.server.auth.broker_proof import MECHANISM
 from lakelog.server.handlers import sasl_handshake

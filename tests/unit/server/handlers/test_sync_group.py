@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from lakelog.protocol.group_members import SyncGroupRequest, SyncGroupRequestAssignment
 from lakelog.server.handlers import join_group
 from lakelog.server.handlers.sync_group import handle
 from memory_broker import MemoryBroker

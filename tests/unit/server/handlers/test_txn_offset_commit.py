@@ -6,14 +6,14 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
-from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from lakelog.protocol.txn_offset_commit import (
+from lakelog.protocol.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from lakelog.protocol.transactions import AddOffsetsToTxnRequest, EndTxnRequest
 from lakelog.server.handlers import add_offsets_to_txn, end_txn, offset_fetch
 from lakelog.server.handlers.txn_offset_commit import handle
 from memory_broker import MemoryBroker

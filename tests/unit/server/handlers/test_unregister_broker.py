@@ -3,7 +3,7 @@ from __future__ import annotations
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerFenced
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest
+from lakelog.protocol.cluster import UnregisterBrokerRequest
 from lakelog.server.handlers.unregister_broker import handle
 from memory_broker import MemoryBroker
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.api_versions import ApiVersionsRequest
-from lakelog.protocol.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from lakelog.protocol.cluster import FeatureUpdateKey, UpdateFeaturesRequest
+from lakelog.protocol.connections import ApiVersionsRequest
 from lakelog.server.handlers import api_versions
 from lakelog.server.handlers.update_features import handle
 from memory_broker import MemoryBroker

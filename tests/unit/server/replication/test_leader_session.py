@@ -18,14 +18,12 @@ from lakelog.protocol.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    PartitionData,
-    ReplicaState,
-)
-from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+    PartitionData,
+    ReplicaState,
 )
 from lakelog.replica.role import Role
 from lakelog.server.handlers import fetch, list_offsets

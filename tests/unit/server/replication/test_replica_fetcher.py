@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.list_offsets import ListOffsetsRequest
+from lakelog.protocol.fetch import FetchRequest, ListOffsetsRequest
 from lakelog.replica.role import Role
 from lakelog.server.handlers import fetch, list_offsets
 from lakelog.server.inter_broker.errors import PeerDisconnectedError

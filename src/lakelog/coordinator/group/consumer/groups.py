@@ -43,8 +43,7 @@ from lakelog.coordinator.group.records import (
     Decision,
 )
 from lakelog.coordinator.shard import LATER, Effect, Now, Result, ShardCount
-from lakelog.protocol.join_group import JoinGroupResponse
-from lakelog.protocol.sync_group import SyncGroupResponse
+from lakelog.protocol.group_members import JoinGroupResponse, SyncGroupResponse
 
 _RETRY_MS = 500
 _MEMBER_TIMERS = (TimerKind.SESSION, TimerKind.REVOKE, TimerKind.REJOIN, TimerKind.RESYNC)

@@ -27,8 +27,7 @@ from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.member import JoinRefusal
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, MigrationPolicy
 from lakelog.protocol.consumer_protocol import version_of
-from lakelog.protocol.describe_groups import DescribeGroupsRequest
-from lakelog.protocol.list_groups import ListGroupsRequest
+from lakelog.protocol.groups import DescribeGroupsRequest, ListGroupsRequest
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 
