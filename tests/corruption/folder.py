@@ -24,11 +24,11 @@ from lakelog.storage.checkpoint import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    KnownLog,
     decode_offsets,
 )
 from lakelog.storage.folder.known_logs import KNOWN_LOGS, decode_known_logs
-from lakelog.storage.recovery.known_log import KnownLog
-from lakelog.storage.seal import FOLDER_SEAL, FolderSeal
+from lakelog.storage.marks import FOLDER_SEAL, FolderSeal
 from waiting import eventually
 from wire_client import RECENTLY_MS, WireClient, batch_of, create_topic, new_producer_id, produce
 from wire_transactions import WireProducer

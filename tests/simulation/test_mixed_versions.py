@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import KafkaError
-from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.records.control import NO_DECISION
 from lakelog.server.broker import Broker

@@ -21,7 +21,7 @@ from lakelog.protocol.transactions import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from lakelog.storage.producers.verification import VerificationVoidedError
+from lakelog.storage.producers.beginnings import VerificationVoidedError
 from lakelog.wire.codec import decode
 from lakelog.wire.framing import decode_request_header
 from simulator.brokers.host import BrokerHost

@@ -20,7 +20,7 @@ from lakelog.protocol.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from lakelog.storage.folder.page_cache import BOOT_ID
+from lakelog.storage.marks import BOOT_ID
 from waiting import eventually
 from wire_client import WireClient
 

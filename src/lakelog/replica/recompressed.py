@@ -8,7 +8,7 @@ from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import Codec
 from lakelog.records.errors import CorruptRecord
 from lakelog.records.recompress import with_codec
-from lakelog.storage.validation.batches import (
+from lakelog.storage.validation import (
     DECODED_AT_ONCE,
     SlowBatchError,
     decoded_bytes_max,

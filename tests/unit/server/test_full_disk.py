@@ -39,7 +39,7 @@ from lakelog.server.app import StartError
 from lakelog.server.handlers.configs import incremental_alter_configs
 from lakelog.server.handlers.topics import delete_records, delete_topics
 from lakelog.server.requests.context import Context
-from lakelog.storage.folder.reserve import RESERVE
+from lakelog.storage.folder.space import RESERVE
 from lakelog.wire.framing import decode_response
 from lakelog.wire.schema import Message
 from socketless_broker import SocketlessBroker, request_frame

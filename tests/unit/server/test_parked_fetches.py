@@ -13,7 +13,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import TransactionMarker
-from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.replica.partition import Partition
@@ -21,7 +21,7 @@ from lakelog.replica.role import Role
 from lakelog.server.coordinators.partition_log import LocalPartitionLog, LocalPartitionLogs
 from lakelog.server.handlers.fetch import fetch
 from lakelog.server.handlers.produce import produce
-from lakelog.storage.validation.batches import WALKED_AT_ONCE
+from lakelog.storage.validation import WALKED_AT_ONCE
 from memory_broker import Asked, MemoryBroker
 from socketless_broker import FakeSocket, SocketlessBroker, request_frame
 from storage_kit import append_in_transaction, make_batch

@@ -30,8 +30,8 @@ from lakelog.server.served_api import ServedApi
 from lakelog.server.upkeep.stored_checks import NeededCheck
 from lakelog.storage.log import AppendResult
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.producers.verification import Verification, VerificationVoidedError
-from lakelog.storage.validation.batches import SlowBatchError
+from lakelog.storage.producers.beginnings import Verification, VerificationVoidedError
+from lakelog.storage.validation import SlowBatchError
 
 _VERIFIED_AGAIN_MAX = 3
 """Times for one batch. Each time, a marker of its producer was written in the meantime."""

@@ -45,8 +45,8 @@ from lakelog.server.topics.durable_topics import DurableTopics
 from lakelog.server.topics.log_settings import changes_internal, log_config
 from lakelog.server.topics.topics import INTERNAL_TOPICS
 from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.loader import EPOCH_END
 from lakelog.storage.log import Log
-from lakelog.storage.recovery.loader import EPOCH_END
 
 T = TypeVar("T")
 

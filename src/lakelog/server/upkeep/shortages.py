@@ -28,9 +28,8 @@ from lakelog.base.shortage import (
     no_space,
 )
 from lakelog.runtime.api import Disk, Tasks, Timer
-from lakelog.storage.files import remove_if_exists
-from lakelog.storage.folder.reserve import HEADROOM_BYTES, SpaceReserve
-from lakelog.storage.names import PROBE
+from lakelog.storage.files import PROBE, remove_if_exists
+from lakelog.storage.folder.space import HEADROOM_BYTES, SpaceReserve
 
 logger = logging.getLogger(__name__)
 

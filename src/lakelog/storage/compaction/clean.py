@@ -22,6 +22,7 @@ from itertools import pairwise
 from lakelog.records.batch import HEADER, MAX_TIMESTAMP, RECORDS_COUNT, BatchHeader, CorruptRecord
 from lakelog.records.record import record_bytes
 from lakelog.runtime.api import Disk
+from lakelog.storage.compaction.files import CleanedSegment, SourceFiles, Throttle
 from lakelog.storage.compaction.job import (
     CleanedGroup,
     CompactionDone,
@@ -29,15 +30,19 @@ from lakelog.storage.compaction.job import (
     CompactionStats,
     Source,
 )
-from lakelog.storage.compaction.offset_map import OffsetMap
-from lakelog.storage.compaction.output import CleanedSegment
-from lakelog.storage.compaction.reading import SourceFiles, Throttle
-from lakelog.storage.compaction.records import Selection, note_keys, select_records
-from lakelog.storage.compaction.rewrite import delete_horizon, emptied, rebuilt
+from lakelog.storage.compaction.records import (
+    OffsetMap,
+    Selection,
+    delete_horizon,
+    emptied,
+    note_keys,
+    rebuilt,
+    select_records,
+)
 from lakelog.storage.compaction.transactions import CleanedTransactions
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.names import INDEX, TIME_INDEX, file_name
-from lakelog.storage.validation.batches import DECODED_BYTES_MAX
+from lakelog.storage.files import INDEX, TIME_INDEX, file_name
+from lakelog.storage.validation import DECODED_BYTES_MAX
 
 _RELATIVE_MAX = 0x7FFFFFFF
 

@@ -36,7 +36,7 @@ from lakelog.storage.segments.checking import check_of, refuse_damaged
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
-from lakelog.storage.validation.batches import DECODED_BYTES_MAX
+from lakelog.storage.validation import DECODED_BYTES_MAX
 
 
 class TimestampOffset(NamedTuple):

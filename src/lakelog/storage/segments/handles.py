@@ -14,7 +14,7 @@ from typing import Protocol
 
 from lakelog.base.shortage import lacks_descriptors
 from lakelog.runtime.api import Disk, File
-from lakelog.storage.indexes.txn_index import AbortedTransaction
+from lakelog.storage.segments.txn_index import AbortedTransaction
 
 MAX_OPEN_DEFAULT = 512
 _CLOSED_FOR_ONE_MAX = 8

@@ -23,7 +23,7 @@ from lakelog.records.compression import Codec, compress
 from lakelog.records.crc import crc32c
 from lakelog.server.appends.slow_batches import SlowBatches, TimeSlices
 from lakelog.storage.reading.timestamps import TimestampOffset
-from lakelog.storage.validation.batches import WALKED_MAX
+from lakelog.storage.validation import WALKED_MAX
 from lakelog.wire.framing import decode_response
 from poison import sealed
 from simulator.engine.loop import SimulatedLoop

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.protocol.transactions import (
     EndTxnRequest,
     WritableTxnMarkerPartitionResult,

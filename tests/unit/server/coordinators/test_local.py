@@ -21,7 +21,7 @@ from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.server.handlers.group_members import consumer_group_heartbeat, join_group
 from lakelog.server.handlers.offsets import offset_commit
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
-from lakelog.storage.folder.page_cache import BOOT_ID
+from lakelog.storage.marks import BOOT_ID
 from memory_broker import Asked, MemoryBroker
 from memory_clients import commit, commit_request, committed, join, join_request
 from socketless_broker import SocketlessBroker

@@ -26,7 +26,7 @@ from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.handlers.produce import produce
 from lakelog.server.requests.context import Context
 from lakelog.storage.log import Log
-from lakelog.storage.validation.batches import WALKED_AT_ONCE, WalkedBatch
+from lakelog.storage.validation import WALKED_AT_ONCE, WalkedBatch
 from memory_broker import Asked, MemoryBroker
 from storage_kit import NOW, make_batch, read_records
 

@@ -25,7 +25,7 @@ from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.folder.directory import STRAY_KEPT_DAYS, LogDirectory
-from lakelog.storage.folder.reserve import SpaceReserve
+from lakelog.storage.folder.space import SpaceReserve
 from lakelog.storage.producers.limit import ProducerLimit
 from memory_broker import MemoryBroker
 from simulator.engine.clock import SimulatedClock

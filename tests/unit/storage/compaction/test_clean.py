@@ -15,9 +15,9 @@ from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.plan import CleanerLimits
 from lakelog.storage.compaction.records import note_keys
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
+from lakelog.storage.files import INDEX, TIME_INDEX
 from lakelog.storage.log import Log
-from lakelog.storage.names import INDEX, TIME_INDEX
+from lakelog.storage.segments.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from poison import sealed
 from storage_kit import NOW, Store, memory_store, read_batches, read_records, record_at
 
