@@ -15,8 +15,8 @@ from lakelog.client.consumer.fetch import (
 )
 from lakelog.client.offsets import TopicPartition
 from lakelog.protocol.fetch import FetchResponse
+from lakelog.records.batch import CorruptRecord
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import decode_records
 
 

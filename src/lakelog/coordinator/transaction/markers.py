@@ -20,8 +20,7 @@ from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.coordinator.shard import Now, Reply
 from lakelog.coordinator.transaction.endings import Completion, Endings
 from lakelog.coordinator.transaction.ids import Decision
