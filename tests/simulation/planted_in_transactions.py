@@ -12,8 +12,7 @@ from doubles.disk import MemoryDisk
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.offsets.table import PendingOffsets
 from lakelog.coordinator.transaction import endings, producers, transitions
-from lakelog.coordinator.transaction.endings import Endings
-from lakelog.coordinator.transaction.markers import Marker, _Job
+from lakelog.coordinator.transaction.endings import Endings, Marker, _Job
 from lakelog.coordinator.transaction.state import Transaction
 from lakelog.coordinator.transaction.transitions import End, Ended, Known
 from lakelog.metadata import image as metadata_image

@@ -20,6 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError
 from lakelog.base.events import event
+from lakelog.coordinator.requests import log_bug
 from lakelog.coordinator.shard import (
     LATER,
     NOT_APPENDED,
@@ -366,13 +367,7 @@ class ShardContext(Generic[S]):
 
     def _log_bug(self, step: str) -> None:
         """Log the exception that is being handled."""
-        logger.exception(
-            "%s-%d: unexpected error while %s",
-            self._writing.topic,
-            self.partition,
-            step,
-            extra=event("coordinator_failed", **self._log_fields),
-        )
+        log_bug(step, f"{self._writing.topic}-{self.partition}", **self._log_fields)
 
     # Timers
 

@@ -74,7 +74,7 @@ from lakelog.storage.segments.aborted import (
 )
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.segment import Segment
-from lakelog.storage.segments.segment_list import BatchPosition, SegmentList
+from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.storage.segments.txn_index import AbortedTransaction
 from lakelog.storage.validation import Origin, check_incoming
 
@@ -350,13 +350,16 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         transaction_version: int,
-    ) -> int:
-        """End a producer's transaction, if it has one here; return the marker's offset.
+    ) -> tuple[int, int]:
+        """End a producer's transaction, if it has one here; return the marker's offset and size.
 
         Raises `KafkaError` with nothing done: INVALID_PRODUCER_EPOCH or
-        TRANSACTION_COORDINATOR_FENCED. Raises `CorruptLog` as `check_marker`. After an `OSError`
-        the log is as before.
+        TRANSACTION_COORDINATOR_FENCED. Raises `NotReady` and `CorruptLog` as `check_marker`. After
+        an `OSError` the log is as before.
         """
+        # The index is loaded before the marker is decided on; `NotReady` from within the append
+        # would leave half of it.
+        self.check_marker(commit=marker.commit)
         self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
         # A marker without an open transaction is written nevertheless: it raises the producer's
         # epoch here, and so fences late batches of the transaction (KIP-890).
@@ -365,17 +368,15 @@ class Log:
         if self.config.message_timestamp_type != "CreateTime":
             set_append_time(batch, 0, header, now_ms)
         offset = self.log_end_offset
+        patch_offset_and_epoch(batch, 0, offset, leader_epoch)
         try:
-            if not marker.commit:
-                wait_for(partial(aborted_in, self.segments, self.snapshots, self.segments.active))
             if self._must_roll(self.segments.active, len(batch), offset, now_ms, now_ms):
                 self.roll(now_ms)
-            patch_offset_and_epoch(batch, 0, offset, leader_epoch)
             self._write_marker(batch, header, marker, offset, leader_epoch, transaction_version)
         except OSError as error:
             self._note_failure(error)
             raise
-        return offset
+        return offset, len(batch)
 
     def append_coalesced_fetched(self, records: memoryview) -> int:
         """Append as many batches at the start of a leader's response as one write can.
@@ -398,7 +399,8 @@ class Log:
         except OSError as error:
             self._note_failure(error)
             raise
-        self._advance(first[BASE_OFFSET], location)
+        self.segments.known_batches.note(first[BASE_OFFSET], location)
+        self.log_end_offset = producers.end_offset = segment.next_offset
         note_producers(headers, entries)
         return size
 
@@ -494,15 +496,9 @@ class Log:
             self.leader_epochs.assign(leader_epoch, base)
         position = segment.size
         segment.append(batch, last, timestamp)
-        self._advance(base, (segment, position, len(batch)))
-
-    def _advance(self, base: int, first: BatchPosition) -> None:
-        """Move the log's end behind written batches, the first of which begins at offset `base`.
-
-        Appends end here: state moves after the write, so that a failed one leaves no trace.
-        """
-        self.segments.known_batches.note(base, first)
-        self.log_end_offset = self.producers.end_offset = first[0].next_offset
+        # State moves after the write, so that a failed one leaves no trace.
+        self.segments.known_batches.note(base, (segment, position, len(batch)))
+        self.log_end_offset = self.producers.end_offset = last + 1
 
     def _note_failure(self, error: OSError, *received: bytearray | memoryview) -> None:
         """Undo the offsets in a client's batches: a retry must be as valid as the first attempt."""
@@ -529,7 +525,10 @@ class Log:
             segment.indexes.full
             or segment.size + size > config.segment_bytes
             or last - segment.base_offset > RELATIVE_OFFSET_MAX
-            or segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
+            or (
+                timestamp >= segment.roll_after
+                and segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
+            )
         )
 
     def roll(self, now_ms: int) -> Segment:

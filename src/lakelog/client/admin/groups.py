@@ -12,9 +12,9 @@ from lakelog.client.committed import Committed, commit_offsets, fetch_committed
 from lakelog.client.errors import (
     ClientError,
     ConnectionLostError,
-    OutcomeUnknownError,
     UnreachableError,
     check,
+    outcome_unknown,
 )
 from lakelog.client.offsets import LATEST, TopicPartition, list_offsets
 from lakelog.protocol.consumer_protocol import ConsumerProtocolAssignment, decode_versioned
@@ -223,8 +223,7 @@ class Groups:
                 response = self._cluster.ask(node, request, DeleteGroupsResponse)
             except ConnectionLostError as error:
                 # Not repeated: after a success, a second request would not find the group.
-                text = f"deleting group {group!r} may or may not have been done: {error.message}"
-                raise OutcomeUnknownError(error.code, text) from error
+                raise outcome_unknown(f"deleting group {group!r}", error) from error
             (result,) = response.results
             check(result.error_code, f"group {group!r}", result.error_message)
 
@@ -235,7 +234,7 @@ class Groups:
 
         Partitions without unread records are left out. Unreadable partitions are left out as well.
         """
-        from lakelog.client.first_times import first_times  # it imports all that reads records
+        from lakelog.client.consumer.reader import first_times  # it imports all that reads records
 
         return first_times(self._cluster, offsets)
 

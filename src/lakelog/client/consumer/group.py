@@ -21,9 +21,8 @@ from lakelog.client.consumer.membership import (
     MembershipState,
     Step,
 )
-from lakelog.client.errors import ClientError
+from lakelog.client.errors import ClientError, log_retry, pauses
 from lakelog.client.offsets import TopicPartition
-from lakelog.client.retry import log_retry, pauses
 from lakelog.protocol.group_members import (
     HeartbeatResponse,
     JoinGroupResponse,

@@ -79,9 +79,8 @@ class Lease:
         """When another broker knew a later leader; older questions count no more."""
         self._running: Sequence[Any] = ()
 
-    @property
     def holds(self) -> bool:
-        """Whether no other broker can have taken the place of this one."""
+        """Return whether no other broker can have taken the place of this one."""
         return self._clock.monotonic() < self._until
 
     def start(self) -> None:

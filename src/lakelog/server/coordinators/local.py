@@ -112,7 +112,7 @@ class Coordinators:
             clock,
             tasks,
         )
-        logs = partial(LocalPartitionLogs, is_current=lambda: self.is_current)
+        logs = partial(LocalPartitionLogs, is_current=self._lease.holds)
         self._is_open = False
         """Whether partitions are loaded as soon as this broker leads them."""
         self.groups = GroupCoordinator(
@@ -157,7 +157,7 @@ class Coordinators:
     @property
     def is_current(self) -> bool:
         """Whether no other broker can have taken the place of this one."""
-        return self._lease.holds
+        return self._lease.holds()
 
     async def load(self, image: MetadataImage) -> None:
         """Load all led partitions, and end hanging transactions before clients can write.

@@ -129,7 +129,7 @@ class CachedProduce(CachedPartitionRequest[_Key]):
         if self._acks_all and not partition.watermark.by_append:
             return self._append_and_wait(partition, view, start, end, most)
         # The response would overtake the responses to waiting requests: it bypasses the replies.
-        if self._connection.is_waiting:
+        if self._connection.pending:
             return DECODED
         numbers, batches, ends = self._frames.find(view, start, end, most)
         count = self._append(partition, numbers, batches) if batches else 0

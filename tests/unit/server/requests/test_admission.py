@@ -279,9 +279,9 @@ WAYS = {
     ),
 }
 _PRODUCT = Path(lakelog.server.__file__).parent
-_ANSWERING = {"send", "send_slice", "queue_slice", "complete", "reply"}
+_ANSWERING = {"send", "send_slice", "complete", "reply"}
 """Calls that answer, by name."""
-_ROOMS = ("handlers/produce.py", "handlers/fetch.py", "fetches", "repeats")
+_ROOMS = ("handlers/produce.py", "handlers/fetch.py", "fetches", "fast_path")
 _DECODING = "requests.dispatch.Dispatcher._on_other_request"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client import retry
+from lakelog.client import errors
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.offsets import (
     OffsetFetchRequest,
@@ -58,7 +58,7 @@ def committed(found: Control | None) -> OffsetFetchResponse:
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBroker]:
-    monkeypatch.setattr(retry, "FIRST_S", 0.001)
+    monkeypatch.setattr(errors, "FIRST_S", 0.001)
     with ScriptedBroker({SINK_TOPIC: 1}) as broker:
         broker.on(InitProducerIdRequest, InitProducerIdResponse(producer_id=9, producer_epoch=4))
         broker.on(OffsetFetchRequest, committed(control(7)))
