@@ -1,10 +1,12 @@
+"""Broker keys of compaction that depend on one another."""
+
 from __future__ import annotations
 
 import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.key import ConfigError, UpdateMode
-from lakelog.base.config.keys.cleaner import CLEANER_KEYS, check_cleaner_keys
+from lakelog.base.config.keys.logs import CLEANER_KEYS, check_cleaner_keys
 
 MIB = 1 << 20
 
