@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from lakelog.storage.folder.reserve import SpaceReserve
+from lakelog.storage.folder.space import SpaceReserve
 from repetitions import first_of
 from simulator import Plan, World, run
 

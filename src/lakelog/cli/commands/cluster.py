@@ -7,18 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.asking import confirm
-from lakelog.cli.connecting import open_admin
+from lakelog.cli.catalog import ExitCode
 from lakelog.cli.declaration import Noun, argument, flag
-from lakelog.cli.exit_code import ExitCode
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import CommandSession, Consent, Output
+from lakelog.cli.interaction import confirm
+from lakelog.cli.options import CommandSession, Consent, Output, open_admin
 from lakelog.cli.partition_health import examine, health_document
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin, ClusterDescription
-    from lakelog.client.admin.features import Feature
+    from lakelog.client.admin.brokers import Feature
     from lakelog.client.view import Topic
 
 
@@ -312,6 +311,6 @@ def _states(cluster: ClusterDescription, topics: Sequence[Topic]) -> dict[int, s
 
 
 def _addresses(cluster: ClusterDescription) -> dict[int, str]:
-    from lakelog.client.address import shown
+    from lakelog.client.view import shown
 
     return {broker.node_id: shown((broker.host, broker.port)) for broker in cluster.brokers}

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from lakelog.base.events import event
 from lakelog.client.errors import ClientError
-from lakelog.client.sink import BatchCommittedError, Receipt, Run, Sink, SinkProducer
+from lakelog.client.sink import BatchCommittedError, QueryRun, Receipt, Sink, SinkProducer
 from lakelog.spark.sink.content import Content, Tally
 from lakelog.spark.sink.control import Batch, Control, Step, next_step, unnamed_sink
 from lakelog.spark.sink.options import Repeated, SinkOptions
@@ -64,7 +64,7 @@ class Attempt(WriterCommitMessage):  # type: ignore[misc]
     content: its rows, also if it did not write them.
     """
 
-    run: Run
+    run: QueryRun
     receipt: Receipt | None
     content: Content
 
@@ -116,7 +116,7 @@ def write_attempt(
 
 
 def _skipped(
-    run: Run, rows: Iterator[pa.RecordBatch], tally: Tally, options: SinkOptions
+    run: QueryRun, rows: Iterator[pa.RecordBatch], tally: Tally, options: SinkOptions
 ) -> Attempt:
     """Return the attempt of a task whose batch is committed, with its rows if they are compared."""
     if options.repeated is not Repeated.ANY:
@@ -133,7 +133,7 @@ def _retire_lower(options: SinkOptions, job: Job) -> None:
     retire_lower(open_sink, job.generation)
 
 
-def _control(run: Run, job: Job) -> Control | None:
+def _control(run: QueryRun, job: Job) -> Control | None:
     if run.next_batch < 0:
         return None
     return Control(

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from lakelog.base.events import event
 from lakelog.client.errors import ClientError, OutcomeUnknownError
-from lakelog.client.sink import Receipt, Run, Sink
+from lakelog.client.sink import QueryRun, Receipt, Sink
 from lakelog.spark.sink.attempts import Attempt
 from lakelog.spark.sink.content import Content
 from lakelog.spark.sink.control import check_repeated
@@ -87,7 +87,7 @@ def _check_repeated(options: SinkOptions, sink: Sink, batch: int, content: Conte
 def _commit(
     options: SinkOptions,
     sink: Sink,
-    run: Run,
+    run: QueryRun,
     batch: int,
     receipts: list[Receipt],
     content: Content,
@@ -126,7 +126,7 @@ def _connected(options: SinkOptions, sink_id: str) -> Iterator[Sink]:
     _kept[key] = sink
 
 
-def _only_run(attempts: list[Attempt], batch: int) -> Run:
+def _only_run(attempts: list[Attempt], batch: int) -> QueryRun:
     """Return the run of all tasks. Raises `FencedError`, and `SinkError` without a task.
 
     Spark runs a task for a batch without rows, too. Without one nothing is known about the query,

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 from pyiceberg.table import Table
 
 from lakelog.base.events import event
-from lakelog.client.retry import pauses
+from lakelog.client.errors import pauses
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.table import load_for_commit
 

@@ -16,7 +16,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
 
-from lakelog.client.retry import log_retry, pauses
+from lakelog.client.errors import log_retry, pauses
 from lakelog.tables.registry.errors import (
     RegistryAccessError,
     RegistryUnavailableError,

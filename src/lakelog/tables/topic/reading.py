@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from lakelog.client.isolation import Batch
+from lakelog.client.consumer.batches import Batch
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import (
     DataLossError,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from lakelog.client.isolation import Batch
+from lakelog.client.consumer.batches import Batch
 from lakelog.columns.decoding.groups import column_types
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakelog.client.isolation import Batch
+from lakelog.client.consumer.batches import Batch
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.tables.topic.errors import TopicGoneError
