@@ -29,7 +29,7 @@ from lakelog.client.producer.sender import Sender, SenderSettings
 from lakelog.client.producer.tables import LARGER, TableWriter
 from lakelog.client.producer.types import check_types
 from lakelog.client.view import ClusterView
-from lakelog.columns.encoding.batch import EncodedBatch
+from lakelog.columns.encoding.rows import EncodedBatch
 from lakelog.records.builder import HeaderItems
 from lakelog.records.compression import Codec
 from lakelog.runtime.api import Buffer

@@ -8,9 +8,9 @@ from typing import Any
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import NotWrittenError
 from lakelog.client.producer.partitioner import Partitioner, Sticky, by_key
-from lakelog.columns.encoding.batch import EncodedBatch
 from lakelog.columns.encoding.columns import BadRowError
 from lakelog.columns.encoding.encode import RowEncoder
+from lakelog.columns.encoding.rows import EncodedBatch
 from lakelog.columns.encoding.topics import TopicRows, as_table, split_topics
 from lakelog.records.compression import Codec
 

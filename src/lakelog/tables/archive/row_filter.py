@@ -22,7 +22,7 @@ from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import Record, decode_records
 from lakelog.tables.archive.refusals import BAD_TIMESTAMP, Refuse, RefusedRecord
 from lakelog.tables.topic.errors import BadRecordError
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 from lakelog.tables.topic.rows import ArrowRows
 
 _RAW_TIMESTAMP = "rawTimestamp"

@@ -24,16 +24,15 @@ from lakelog.protocol.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from lakelog.spark.sink.content import Content
-from lakelog.spark.sink.control import Batch, Control, Step
-from lakelog.spark.sink.errors import (
+from lakelog.spark.sink.control import Batch, Content, Control, Step
+from lakelog.spark.sink.options import (
     BatchOrderError,
     FencedError,
     OtherQueryError,
+    SinkOptions,
     UnknownOutcomeError,
     UnsupportedDeliveryError,
 )
-from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.transaction import BatchTransaction
 from scripted_broker import ScriptedBroker
 
