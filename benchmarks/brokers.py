@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
@@ -9,7 +10,9 @@ import socket
 import struct
 import subprocess
 import sys
+import tarfile
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import IO
 import kafka_jars
 from lakelog.cli.local_cluster.ensemble import Home
 
+_PROJECT = Path(__file__).parent.parent
 _READY_TIMEOUT_S = 400.0
 _STOP_TIMEOUT_S = 400.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -128,15 +132,19 @@ class Broker:
 
     def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """As a user would start it: with compiled modules kept."""
-        without = {"PYTHONDONTWRITEBYTECODE"}
         return subprocess.Popen(
             [*self.home.prefix, *self.command()],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=self.folder,
-            env={name: value for name, value in os.environ.items() if name not in without},
+            env=self.environment(),
         )
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of the process."""
+        without = {"PYTHONDONTWRITEBYTECODE"}
+        return {name: value for name, value in os.environ.items() if name not in without}
 
     def _last_line(self) -> str:
         lines = (self.folder / "out.log").read_text(errors="replace").splitlines()
@@ -224,6 +232,31 @@ class LakelogBroker(Broker):
         subprocess.run([_lakelog(), "topic", "alter", topic, *setting, *address], check=True)
 
 
+class EarlierLakelog(LakelogBroker):
+    """The `lakelog serve` of a commit of this project, under the Python of the benchmark."""
+
+    def __init__(self, folder: Path, commit: str) -> None:
+        """Describe a broker of `commit`, whose sources `prepare` extracts into `folder`."""
+        super().__init__(folder)
+        self.name = f"lakelog {commit}"
+        self._commit = commit
+        self._sources = folder / "commit"
+
+    def prepare(self) -> None:
+        archive = subprocess.run(
+            ("git", "archive", self._commit, "src"), cwd=_PROJECT, check=True, capture_output=True
+        ).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(self._sources, filter="data")
+        subprocess.run((sys.executable, "-m", "compileall", "-q", self._sources), check=True)
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "lakelog", *super().command()[1:]]
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {"PYTHONPATH": str(self._sources / "src")}
+
+
 def _lakelog() -> str:
     program = shutil.which("lakelog", path=str(Path(sys.executable).parent))
     if program is None:
@@ -248,9 +281,22 @@ def run_storage_tool(*arguments: str, prefix: Sequence[str] = ()) -> str:
 BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}
 
 
-def make_brokers(only: str | None, folder: Path) -> list[Broker]:
-    """Both, or the one of this name; each in its own part of `folder`."""
-    kinds = [BROKERS[only]] if only else list(BROKERS.values())
+def add_broker_options(parser: ArgumentParser) -> None:
+    """Let the command line say which brokers `make_brokers` makes."""
+    parser.add_argument("--broker", choices=BROKERS, help="measure this one alone")
+    parser.add_argument(
+        "--against", metavar="COMMIT", help="compare with lakelog at this commit, not with Kafka"
+    )
+
+
+def make_brokers(options: Namespace, folder: Path) -> list[Broker]:
+    """Return the brokers to compare, or the only one; each has its own part of `folder`."""
+    if options.against:
+        return [
+            LakelogBroker(folder / "lakelog"),
+            EarlierLakelog(folder / "earlier", options.against),
+        ]
+    kinds = [BROKERS[options.broker]] if options.broker else list(BROKERS.values())
     return [kind(folder / kind.name) for kind in kinds]
 
 

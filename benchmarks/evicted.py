@@ -27,7 +27,7 @@ _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
 from benchmark import Benchmark  # noqa: E402
-from brokers import BROKERS, Broker, BrokerError, make_brokers, running  # noqa: E402
+from brokers import Broker, BrokerError, add_broker_options, make_brokers, running  # noqa: E402
 from load import Case, LoadGenerator, Measurement, measured  # noqa: E402
 from page_cache import evict  # noqa: E402
 from programs import Program  # noqa: E402
@@ -76,7 +76,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--in-line", action="store_true", help="the consumer is not last in line for a processor"
     )
-    parser.add_argument("--broker", choices=BROKERS, help="measure this one alone")
+    add_broker_options(parser)
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
     return parser.parse_args(argv)
 
@@ -188,7 +188,7 @@ def _fit(options: argparse.Namespace, folder: Path, brokers: int) -> None:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> Table:
-    brokers = make_brokers(options.broker, folder)
+    brokers = make_brokers(options, folder)
     _fit(options, folder, len(brokers))
     with running(brokers):
         return _table(_measure(options, brokers))

@@ -19,7 +19,7 @@ _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
 from benchmark import Benchmark  # noqa: E402
-from brokers import BROKERS, Broker, make_brokers, running  # noqa: E402
+from brokers import Broker, add_broker_options, make_brokers, running  # noqa: E402
 from idle import measure_idle  # noqa: E402
 from latencies import CASES, FANOUTS, measure_fanout, measure_produce  # noqa: E402
 from tables import Table  # noqa: E402
@@ -33,7 +33,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=3, help="of one round")
     parser.add_argument("--idle-seconds", type=int, default=10, help="of one round of idling")
     parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--broker", choices=BROKERS, help="measure this one alone")
+    add_broker_options(parser)
     parser.add_argument("--rate", type=int, help="requests/s, instead of half of Kafka's peak")
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
     options = parser.parse_args(argv)
@@ -58,7 +58,7 @@ def _measure(options: argparse.Namespace, brokers: list[Broker]) -> list[Table]:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> list[Table]:
-    brokers = make_brokers(options.broker, folder)
+    brokers = make_brokers(options, folder)
     with running(brokers):
         return _measure(options, brokers)
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(_PROJECT / "tests"))
 
 from bare import BareSendfile  # noqa: E402
 from benchmark import Benchmark  # noqa: E402
-from brokers import BROKERS, Broker, make_brokers  # noqa: E402
+from brokers import Broker, add_broker_options, make_brokers  # noqa: E402
 from load import Case, LoadGenerator, Measurement  # noqa: E402
 from page_cache import back_free_memory  # noqa: E402
 from report import Results, Start, tables  # noqa: E402
@@ -60,7 +60,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/run.py", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds per case")
     parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--broker", choices=BROKERS, help="measure this one alone")
+    add_broker_options(parser)
     parser.add_argument("--no-start", action="store_true", help="skip ready time and memory")
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
     return parser.parse_args(argv)
@@ -128,7 +128,7 @@ def _select(cases: Sequence[Case], part: str) -> list[Case]:
 def _run(options: argparse.Namespace, folder: Path) -> Results:
     build_folder = _PROJECT / "build" / "bench"
     load, bare = LoadGenerator(build_folder), BareSendfile(build_folder)
-    brokers = make_brokers(options.broker, folder)
+    brokers = make_brokers(options, folder)
     results = Results([broker.name for broker in brokers])
     cases = _select(CASES, options.only)
     try:

@@ -21,7 +21,7 @@ import scale_curves  # noqa: E402
 import scale_partitions  # noqa: E402
 import scale_recovery  # noqa: E402
 from benchmark import Benchmark  # noqa: E402
-from brokers import BROKERS, Broker, make_brokers  # noqa: E402
+from brokers import Broker, add_broker_options, make_brokers  # noqa: E402
 from rounds import note  # noqa: E402
 from scale_table import Cells, side_by_side  # noqa: E402
 from tables import Table  # noqa: E402
@@ -39,7 +39,7 @@ _MEGABYTES = (1, 16, 256, 1024, 4096)
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/scale.py", description=__doc__)
     parser.add_argument("--only", choices=_PARTS, help="measure this alone")
-    parser.add_argument("--broker", choices=BROKERS, help="measure this one alone")
+    add_broker_options(parser)
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--topics", type=int, default=100, help="that have the partitions")
     parser.add_argument(
@@ -105,7 +105,7 @@ _PARTS = {"partitions": _partitions, "curves": _curves, "recovery": _recovery}
 
 def _measure(folder: Path, options: argparse.Namespace) -> Iterator[Table]:
     for part in [options.only] if options.only else _PARTS:
-        brokers = make_brokers(options.broker, folder / part)
+        brokers = make_brokers(options, folder / part)
         try:
             for broker in brokers:
                 broker.prepare()

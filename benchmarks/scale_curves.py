@@ -21,7 +21,7 @@ from scale_load import (
     to_each,
 )
 
-from lakelog.protocol.api_versions import ApiVersionsRequest
+from lakelog.protocol.connections import ApiVersionsRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from wire_client import WireClient
 

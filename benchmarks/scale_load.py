@@ -13,9 +13,9 @@ from brokers import Broker, BrokerError
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from lakelog.records.builder import BatchBuilder
 from lakelog.wire.framing import decode_response, encode_request
 from wire_client import FETCH_VERSION, PRODUCE_VERSION, WireClient, fetch_request, produce_request

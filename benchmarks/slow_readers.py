@@ -23,7 +23,7 @@ _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
 from benchmark import Benchmark  # noqa: E402
-from brokers import BROKERS, Broker, BrokerError, make_brokers, running  # noqa: E402
+from brokers import Broker, BrokerError, add_broker_options, make_brokers, running  # noqa: E402
 from rounds import note  # noqa: E402
 from tables import Table  # noqa: E402
 
@@ -49,7 +49,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--readers", type=int, default=1500, help="connections that read slowly")
     parser.add_argument("--rounds", type=int, default=5, help="times that they come and go")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each part of a round")
-    parser.add_argument("--broker", choices=BROKERS, help="measure this one alone")
+    add_broker_options(parser)
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
     return parser.parse_args(argv)
 
@@ -107,7 +107,7 @@ def _row(part: str, broker: str, rounds: list[Latencies]) -> list[str]:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> Table:
-    brokers = make_brokers(options.broker, folder)
+    brokers = make_brokers(options, folder)
     found: dict[str, list[Latencies]] = {}
     for broker in brokers:
         with running([broker]):

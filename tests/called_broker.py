@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.alter_partition import AlterPartitionRequest
 from lakelog.protocol.api import api_for
-from lakelog.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
-from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from lakelog.protocol.brokers import AlterPartitionRequest, BrokerHeartbeatRequest
+from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
+from lakelog.protocol.connections import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
-from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from lakelog.server.auth.broker_proof import NONCE_BYTES, Process, ProofCheck
 from lakelog.wire.codec import decode
 from lakelog.wire.framing import decode_request_header, encode_response

@@ -7,12 +7,6 @@ from typing import Any
 
 from group_setup import Setup
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
-from lakelog.protocol.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
-from lakelog.protocol.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -20,6 +14,12 @@ from lakelog.protocol.consumer_protocol import (
     decode_versioned,
     encode_versioned,
 )
+from lakelog.protocol.group_members import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from lakelog.protocol.groups import ConsumerGroupDescribeRequest, DescribedConsumerGroup
 
 GROUP = "readers"
 
@@ -116,10 +116,10 @@ def snapshot(setup: Setup) -> dict[str, Any]:
     return groups
 
 
-async def describe(setup: Setup, group: str = GROUP) -> DescribedGroup:
+async def describe(setup: Setup, group: str = GROUP) -> DescribedConsumerGroup:
     request = ConsumerGroupDescribeRequest(group_ids=[group])
     response = await setup.coordinator.admin.consumer_group_describe(request)
-    described: DescribedGroup = response.groups[0]
+    described: DescribedConsumerGroup = response.groups[0]
     return described
 
 

@@ -6,27 +6,25 @@ from typing import Any
 
 from group_setup import Setup
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.heartbeat import HeartbeatRequest
-from lakelog.protocol.join_group import (
+from lakelog.protocol.group_members import (
+    HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-)
-from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from lakelog.protocol.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from lakelog.protocol.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from lakelog.protocol.sync_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
+)
+from lakelog.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
 )
 
 GROUP = "readers"

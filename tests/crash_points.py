@@ -25,8 +25,8 @@ from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.record import Record, decode_records
 from lakelog.replica.partition import Partition
+from lakelog.storage.files import CLEANED, SWAP
 from lakelog.storage.log import Log
-from lakelog.storage.names import CLEANED, SWAP
 from lakelog.storage.preparation import wait_for
 from storage_kit import (
     NOW,

@@ -262,9 +262,7 @@ class Sink:
         request = bytes(view[start:end])
         self.requests.append(request)
         if self.at_once:
-            found, responses = self.slices[request], connection.responses
-            send = responses.send_slice if found.is_resident else responses.queue_slice
-            send(found, b"<<<", b">>>")
+            connection.responses.send_slice(self.slices[request], b"<<<", b">>>")
             return 1, end
         reply = Reply(connection, pipelined=request[1] == PRODUCE)
         connection.expect(reply)
@@ -308,8 +306,11 @@ def connect(
     unread: SharedLimit | None = None,
     iterations: RequestBudget | None = None,
     sink: Sink | None = None,
+    *,
+    sends_files: bool = True,
 ) -> tuple[FakeTransport, Sink, Connection]:
     transport = FakeTransport(seed)
+    transport.sends_files = sends_files
     sink = sink or Sink()
     connection = Connection(
         transport,

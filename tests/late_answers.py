@@ -18,7 +18,7 @@ from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Planner
 from lakelog.metadata.records import BrokerRecord, PartitionRecord, Record, TopicRecord
-from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from lakelog.protocol.brokers import AlterPartitionRequest, AlterPartitionResponse
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.server.controller.controller import Controller

@@ -11,9 +11,9 @@ from typing import Any, Self
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.protocol.api import api_for
-from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.heartbeat import HeartbeatRequest
+from lakelog.protocol.group_members import HeartbeatRequest
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks

@@ -10,18 +10,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from lakelog.protocol.api import api_for
-from lakelog.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.connections import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from lakelog.protocol.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from lakelog.protocol.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from lakelog.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lakelog.protocol.api import api_for
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.client.sink import Receipt, Run, Written, requests
+from lakelog.client.sink import QueryRun, Receipt, RecordCount, requests
 from lakelog.coordinator.transaction.state import TopicPartition
 from lakelog.protocol.commit_sets import NO_BATCH, Refusal, Winner
-from lakelog.protocol.end_txn import EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdResponse
+from lakelog.protocol.producers import InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnResponse
 from transaction_setup import BUMPING, Producer, Setup
 from waiting import until
 
@@ -108,8 +108,8 @@ class Sinks:
     async def remove(self) -> EndTxnResponse:
         return await self.setup.coordinator.sinks.end(requests.remove_sink(self.sink_id))
 
-    def _run(self, parent: Producer, run_id: str = "run-1") -> Run:
-        return Run(self.sink_id, self.query_id, run_id, *parent)
+    def _run(self, parent: Producer, run_id: str = "run-1") -> QueryRun:
+        return QueryRun(self.sink_id, self.query_id, run_id, *parent)
 
     @property
     def known_next_batch(self) -> int:
@@ -137,7 +137,7 @@ class Sinks:
 
 
 def winner(name: str, child: Producer, counts: dict[TopicPartition, int]) -> Winner:
-    written = tuple(Written(*place, records) for place, records in counts.items())
+    written = tuple(RecordCount(*place, records) for place, records in counts.items())
     return requests.winner(Receipt(name, *child, written))
 
 

@@ -15,7 +15,7 @@ from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.chain import MARK_FILE, MarkFile
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from lakelog.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import Clock, Disk, Listener, Socket
 from lakelog.runtime.posix import PosixDisk

@@ -19,11 +19,11 @@ from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.role import Role
 from lakelog.runtime.api import Disk
 from lakelog.storage.folder.directory import LogDirectory
-from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import Log
 from lakelog.storage.preparation import wait_for
-from lakelog.storage.reading.aborted_check import aborted_in
+from lakelog.storage.reading.aborted import aborted_in
 from lakelog.storage.reading.timestamps import Search, TimestampOffset, Work
+from lakelog.storage.segments.txn_index import AbortedTransaction
 
 NOW = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -97,7 +97,8 @@ def append_marker(
     transaction_version: int = 0,
     decision: int = NO_DECISION,
 ) -> int:
-    return log.append_marker(
+    append_one = partial(
+        log.append_marker,
         producer_id,
         epoch,
         EndTransactionMarker(commit, coordinator_epoch, decision),
@@ -105,6 +106,7 @@ def append_marker(
         now_ms=now_ms,
         transaction_version=transaction_version,
     )
+    return wait_for(append_one)[0]
 
 
 def append(log: Log, batch: bytearray, *, now_ms: int = NOW, leader_epoch: int = 3) -> int:

@@ -20,14 +20,14 @@ from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
-from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.coordinator.transaction.producers import ProducerReply
 from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
 from lakelog.coordinator.transaction.requests import LastSequences, WrittenTo
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import EndTxnRequest
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
 from simulator.engine.clock import SimulatedClock

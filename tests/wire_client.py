@@ -15,12 +15,18 @@ from typing import Any, Self
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api, api_for
-from lakelog.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from lakelog.records.batch import BatchHeader, iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.wire.framing import decode_response, encode_request

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.add_partitions_to_txn import (
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    EndTxnRequest,
 )
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from waiting import eventually
 from wire_client import WireClient, batch_of, produce_request
 

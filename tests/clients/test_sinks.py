@@ -12,7 +12,7 @@ import pytest
 from clients.adapters.patient import own_admin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
 from lakelog.client.errors import ClientError
-from lakelog.client.sink import BatchCommittedError, Receipt, Run, Sink, SinkProducer
+from lakelog.client.sink import BatchCommittedError, QueryRun, Receipt, Sink, SinkProducer
 
 PARTITIONS = 2
 TASKS = 2
@@ -35,7 +35,7 @@ class Tasks:
         self._topic = topic
         self._attempts = 0
 
-    def write(self, run: Run, batch: int, task: int) -> Receipt:
+    def write(self, run: QueryRun, batch: int, task: int) -> Receipt:
         """Write a task; begin another attempt after an error, as Spark does."""
         while True:
             self._attempts += 1
@@ -46,7 +46,7 @@ class Tasks:
             except ClientError:
                 assert self._attempts < 100 * BATCHES
 
-    def _attempt(self, run: Run, batch: int, task: int) -> Receipt:
+    def _attempt(self, run: QueryRun, batch: int, task: int) -> Receipt:
         with SinkProducer(self._bootstrap, linger_ms=0) as producer:
             producer.open(run, batch, task, self._attempts)
             for partition in range(PARTITIONS):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from client_apis import CLIENT_APIS
 from conformance.case import Case, World, outcome
-from lakelog.protocol.api_versions import ApiVersionsRequest
+from lakelog.protocol.connections import ApiVersionsRequest
 from wire_client import TIMEOUT_S, WireClient
 
 CLOSED, SILENT = "closed", "no answer"

@@ -6,21 +6,25 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.case import Case, Difference, World
-from lakelog.protocol.alter_configs import AlterableConfig as OldConfig
-from lakelog.protocol.alter_configs import AlterConfigsRequest
-from lakelog.protocol.alter_configs import AlterConfigsResource as OldResource
-from lakelog.protocol.api_versions import ApiVersionsRequest
-from lakelog.protocol.describe_cluster import DescribeClusterRequest
-from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from lakelog.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from lakelog.protocol.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
+from lakelog.protocol.cluster import (
+    DescribeClusterRequest,
+    FeatureUpdateKey,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
 )
-from lakelog.protocol.list_config_resources import ListConfigResourcesRequest
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest
-from lakelog.protocol.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from lakelog.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalConfig,
+    IncrementalResource,
+    ListConfigResourcesRequest,
+)
+from lakelog.protocol.connections import ApiVersionsRequest
+from lakelog.protocol.replicas import DescribableLogDirTopic, DescribeLogDirsRequest
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -35,11 +39,11 @@ def _alter(
     """Asks for validation only; `name` None is the world's topic."""
 
     def build(world: World) -> Any:
-        resource = AlterConfigsResource(
+        resource = IncrementalResource(
             resource_type=kind,
             resource_name=world.topic if name is None else name,
             configs=[
-                AlterableConfig(name=key, config_operation=operation, value=value)
+                IncrementalConfig(name=key, config_operation=operation, value=value)
                 for key, operation, value in changes
             ],
         )
@@ -166,10 +170,10 @@ def _replace(
     *configs: tuple[str, str | None], kind: int = TOPIC, name: str | None = None, copies: int = 1
 ) -> Callable[[World], Any]:
     def build(world: World) -> Any:
-        resource = OldResource(
+        resource = AlterConfigsResource(
             resource_type=kind,
             resource_name=world.topic if name is None else name,
-            configs=[OldConfig(name=key, value=value) for key, value in configs],
+            configs=[AlterableConfig(name=key, value=value) for key, value in configs],
         )
         return AlterConfigsRequest(resources=[resource] * copies, validate_only=True)
 

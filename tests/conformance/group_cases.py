@@ -7,24 +7,23 @@ from typing import Any
 
 from conformance.case import Case, World
 from conformance.world import join_request
-from lakelog.protocol.describe_groups import DescribeGroupsRequest
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.heartbeat import HeartbeatRequest
-from lakelog.protocol.join_group import JoinGroupRequestProtocol
-from lakelog.protocol.leave_group import LeaveGroupRequest, MemberIdentity
-from lakelog.protocol.list_groups import ListGroupsRequest
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.group_members import (
+    HeartbeatRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+)
+from lakelog.protocol.groups import DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from lakelog.protocol.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from lakelog.protocol.sync_group import SyncGroupRequest
 
 UNKNOWN_ID = b"\x11" * 16
 Build = Callable[[World], Any]

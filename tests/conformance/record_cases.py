@@ -7,10 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.case import Case, Difference, World
-from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.records.crc import crc32c
 from wire_client import batch_of
 

@@ -9,11 +9,12 @@ import pytest
 from conformance.config_differences import DEFAULTS, MODES, NEWER, OLDER, TYPES
 from conformance.pair import Pair
 from kafka_process import PROPERTIES
-from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from lakelog.protocol.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+from lakelog.protocol.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
+    IncrementalConfig,
+    IncrementalResource,
 )
 from waiting import eventually
 from wire_client import WireClient, create_topic
@@ -62,8 +63,8 @@ class Described(NamedTuple):
 
 
 def _alter(client: WireClient, kind: int, name: str, key: str, value: str) -> None:
-    change = AlterableConfig(name=key, config_operation=0, value=value)
-    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
+    change = IncrementalConfig(name=key, config_operation=0, value=value)
+    resource = IncrementalResource(resource_type=kind, resource_name=name, configs=[change])
     (result,) = client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     assert result.error_code == 0, result
 

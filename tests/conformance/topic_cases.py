@@ -6,34 +6,33 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.case import Case, Difference, World
-from lakelog.protocol.alter_partition_reassignments import (
+from lakelog.protocol.metadata import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
+)
+from lakelog.protocol.replicas import (
     AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
     ReassignablePartition,
     ReassignableTopic,
+    TopicPartitions,
 )
-from lakelog.protocol.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from lakelog.protocol.create_topics import (
+from lakelog.protocol.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
 )
-from lakelog.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from lakelog.protocol.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
-from lakelog.protocol.elect_leaders import ElectLeadersRequest, TopicPartitions
-from lakelog.protocol.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-)
-from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 
 LONG_NAME = "n" * 250
 UNKNOWN_ID = b"\x11" * 16

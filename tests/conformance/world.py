@@ -7,15 +7,18 @@ from typing import Any
 from client_apis import CLIENT_APIS
 from conformance.case import World, made
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.group_members import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    SyncGroupRequest,
+)
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from lakelog.protocol.sync_group import SyncGroupRequest
+from lakelog.protocol.producers import InitProducerIdRequest
 from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, described, produce, topic_id_of
 

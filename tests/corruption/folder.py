@@ -9,17 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from broker_process import BrokerProcess
-from lakelog.protocol.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from lakelog.protocol.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from lakelog.records.batch import iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.posix import PosixDisk
@@ -28,11 +24,11 @@ from lakelog.storage.checkpoint import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    KnownLog,
     decode_offsets,
 )
 from lakelog.storage.folder.known_logs import KNOWN_LOGS, decode_known_logs
-from lakelog.storage.recovery.known_log import KnownLog
-from lakelog.storage.seal import FOLDER_SEAL, FolderSeal
+from lakelog.storage.marks import FOLDER_SEAL, FolderSeal
 from waiting import eventually
 from wire_client import RECENTLY_MS, WireClient, batch_of, create_topic, new_producer_id, produce
 from wire_transactions import WireProducer

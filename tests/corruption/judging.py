@@ -11,8 +11,8 @@ from lakelog.metadata.store.chain import decode_mark
 from lakelog.records.batch import iter_batches
 from lakelog.storage.checkpoint import MalformedCheckpoint, decode_epochs
 from lakelog.storage.folder.known_logs import KnownLogs, decode_known_logs
-from lakelog.storage.indexes.segment_index import SegmentIndex
-from lakelog.storage.producers.snapshot_file import MalformedSnapshot, decode_snapshot
+from lakelog.storage.producers.snapshots import MalformedSnapshot, decode_snapshot
+from lakelog.storage.segments.segment_index import SegmentIndex
 
 _CODES = {"2", "14", "15", "16", "56"}
 """Error codes for data that exists, but is damaged or unavailable now."""

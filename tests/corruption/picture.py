@@ -10,19 +10,22 @@ from typing import Any
 from corruption.folder import GROUP, ROUNDS, SETTINGS, TOPICS, TRANSACTIONAL_IDS
 from lakelog.base.uuids import encode_uuid
 from lakelog.protocol.api import api_for
-from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
-from lakelog.protocol.describe_transactions import DescribeTransactionsRequest
-from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from lakelog.protocol.metadata import MetadataRequest
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from lakelog.protocol.offset_for_leader_epoch import (
+from lakelog.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
+from lakelog.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from lakelog.protocol.metadata import MetadataRequest
+from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
+from lakelog.protocol.producers import DescribeProducersRequest, InitProducerIdRequest, TopicRequest
+from lakelog.protocol.transactions import DescribeTransactionsRequest
 from lakelog.records.batch import check_crc, iter_batches
 from lakelog.records.record import decode_records
 from lakelog.wire.framing import decode_response, encode_request

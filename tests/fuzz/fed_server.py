@@ -11,7 +11,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Clock
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom

@@ -62,9 +62,9 @@ async def _fuzz(server: FedServer, frames: Frames, count: int, stalls: Stalls, g
             if number % _CHECK_EVERY == 0:
                 await good.check()
             for _ in range(_ITERATIONS):
-                if connection.is_waiting and not connection.closed:
+                if connection.pending and not connection.closed:
                     await _iteration(stalls, frame)
-            if connection.closed or connection.is_waiting:
+            if connection.closed or connection.pending:
                 break
         connection.close()
         await _iteration(stalls, frame)

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 from fuzz.fed_server import FedServer
-from lakelog.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
-from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from lakelog.protocol.describe_groups import DescribeGroupsRequest
-from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
-from lakelog.protocol.describe_transactions import DescribeTransactionsRequest
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
+from lakelog.protocol.fetch import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.groups import ConsumerGroupDescribeRequest, DescribeGroupsRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from lakelog.protocol.producers import DescribeProducersRequest, TopicRequest
+from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
+from lakelog.protocol.transactions import DescribeTransactionsRequest
 
 TOPIC = "t"
 TIMES = 1_000

@@ -35,8 +35,17 @@ API_MESSAGES = [
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 ]
-RENAMED = {"AlteredTopic": "TopicData", "AlteredPartition": "PartitionData"}
-"""Structs of a response that have the name of another struct of the request in Kafka's schema."""
+RENAMED = {
+    "AlteredTopic": "TopicData",
+    "AlteredPartition": "PartitionData",
+    "DescribedConsumerGroup": "DescribedGroup",
+    "DescribedTransaction": "TransactionState",
+    "DivergingEpoch": "EpochEndOffset",
+    "IncrementalConfig": "AlterableConfig",
+    "IncrementalResource": "AlterConfigsResource",
+    "ListedTransaction": "TransactionState",
+}
+"""Structs that share their name in Kafka's schemas with another struct of the same module."""
 GROUP_RECORDS = [
     *(OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue),
     *(kind for pair in CONSUMER_GROUP_RECORDS.values() for kind in pair),

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from lakelog.protocol.add_partitions_to_txn import API as ADD_PARTITIONS_TO_TXN
-from lakelog.protocol.write_txn_markers import API as WRITE_TXN_MARKERS
+from lakelog.protocol.api import api_for
+from lakelog.protocol.transactions import AddPartitionsToTxnRequest, WriteTxnMarkersRequest
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.network.network import Network
 from simulator.network.sockets import Portion, SimulatedSocket
@@ -36,13 +36,13 @@ class EarlyVerification:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def is_late(self, source: SimulatedSocket, portion: Portion) -> bool:
-        if self.marker is None and _key(portion) == WRITE_TXN_MARKERS.key:
+        if self.marker is None and _key(portion) == api_for(WriteTxnMarkersRequest).key:
             self.marker = source
             return True
         if self.marker is None or self.question is not None:
             return False
         between = self.marker.other.process, self.marker.process
-        if _key(portion) != ADD_PARTITIONS_TO_TXN.key or between != (
+        if _key(portion) != api_for(AddPartitionsToTxnRequest).key or between != (
             source.process,
             source.other.process,
         ):

@@ -16,7 +16,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.watermark import HighWatermark
 from lakelog.server.coordinators import partition_log
 from lakelog.server.handlers import produce
-from lakelog.storage import coalesced_batches, log
+from lakelog.storage import coalescing, log
 from lakelog.storage.flush import Flushes, FlushJob
 from lakelog.storage.log import Log
 from lakelog.storage.segments.segment import Segment
@@ -57,7 +57,7 @@ def _waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def _run_waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     def can_coalesce(config: Any) -> bool:
-        return coalesced_batches.can_coalesce(config._replace(durability=PAGE_CACHE))
+        return coalescing.can_coalesce(config._replace(durability=PAGE_CACHE))
 
     monkeypatch.setattr(log, "can_coalesce", can_coalesce)
     monkeypatch.setattr(HighWatermark, "by_append", property(lambda self: self._is_sole))

@@ -12,15 +12,13 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
 from lakelog.server.upkeep.maintenance import Maintenance
-from lakelog.storage import retention
+from lakelog.storage import loader, recovery, retention
 from lakelog.storage.compaction import clean, records
 from lakelog.storage.epochs import EpochCache
+from lakelog.storage.files import LOG
 from lakelog.storage.flush import FlushJob
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.log import AppendResult, Log
-from lakelog.storage.names import LOG
-from lakelog.storage.recovery import loader
-from lakelog.storage.recovery import segments as recovery
 from lakelog.storage.segments import checking
 from lakelog.storage.segments.segment_list import SegmentList
 from simulation.planted_bug import FLIP, bug

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.alter_partition import (
+from lakelog.protocol.brokers import (
     AlteredPartition,
     AlteredTopic,
     AlterPartitionRequest,

@@ -11,7 +11,7 @@ import pytest
 from lakelog.replica.partition import Partition
 from lakelog.server.app import Server
 from lakelog.server.controller.succession import Succession
-from lakelog.server.handlers import describe_cluster
+from lakelog.server.handlers import cluster
 from simulator.brokers.host import BrokerHost
 from simulator.cluster.ensemble import STORE
 from simulator.cluster.execution import run_cluster
@@ -129,7 +129,7 @@ def test_without_a_vote_they_would_wait(monkeypatch: pytest.MonkeyPatch, fault: 
 
 
 def test_brokers_of_an_older_version_wait_for_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(describe_cluster, "_misses", lambda broker, controller_id: False)
+    monkeypatch.setattr(cluster, "_misses", lambda broker, controller_id: False)
     seen = run(monkeypatch, SEEDS[0], stop)
     assert seen.moved_s is not None and seen.moved_s > SESSION_S / 2
     assert seen.epochs == 1

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from lakelog.storage.folder.reserve import SpaceReserve
+from lakelog.storage.folder.space import SpaceReserve
 from simulator import Plan, World, run
 
 SEEDS = 6

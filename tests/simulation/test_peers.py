@@ -14,7 +14,7 @@ import pytest
 
 from doubles.disk import MemoryDisk
 from doubles.sqlite_vfs import seed_sqlite
-from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.server.inter_broker.errors import (
     PeerDisconnectedError,
     PeerError,

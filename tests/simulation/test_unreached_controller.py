@@ -58,10 +58,10 @@ class LostWay:
         await asyncio.sleep(SESSION_S + 2.0)
         committed = {each: each.watermark.offset for each in before}
         lease = server._coordinators._lease
-        answers = lease.holds
+        answers = lease.holds()
         for _ in range(100):
             await asyncio.sleep((CUT_S - SESSION_S - 2.0) / 100)
-            answers = answers and lease.holds
+            answers = answers and lease.holds()
         after = {each: each.leader_epoch for each in led(server)}
         written = [each for each in before if each.watermark.offset > committed[each]]
         self.seen.append(

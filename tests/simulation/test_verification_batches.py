@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from lakelog.protocol.add_partitions_to_txn import API, AddPartitionsToTxnRequest
+from lakelog.protocol.api import api_for
+from lakelog.protocol.transactions import AddPartitionsToTxnRequest
 from lakelog.wire.codec import decode
 from lakelog.wire.framing import decode_request_header
 from simulator.cluster.execution import run_cluster
@@ -16,6 +17,7 @@ from simulator.cluster.world import ClusterWorld
 from simulator.network.sockets import Portion, SimulatedSocket
 
 _HELD_S = 1.0
+_ADD_PARTITIONS = api_for(AddPartitionsToTxnRequest)
 _FRAME_SIZE = 4
 
 
@@ -27,7 +29,7 @@ class Questions:
         self._held: SimulatedSocket | None = None
 
     def is_late(self, source: SimulatedSocket, portion: Portion) -> bool:
-        if not isinstance(portion, bytes) or portion[4:6] != API.key.to_bytes(2, "big"):
+        if not isinstance(portion, bytes) or portion[4:6] != _ADD_PARTITIONS.key.to_bytes(2, "big"):
             return False
         version = int.from_bytes(portion[6:8], "big")
         if version < 4:

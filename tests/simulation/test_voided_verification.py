@@ -13,17 +13,15 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.add_partitions_to_txn import (
-    API,
+from lakelog.protocol.api import api_for
+from lakelog.protocol.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTransaction,
-)
-from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from lakelog.storage.producers.verification import VerificationVoidedError
+from lakelog.storage.producers.beginnings import VerificationVoidedError
 from lakelog.wire.codec import decode
 from lakelog.wire.framing import decode_request_header
 from simulator.brokers.host import BrokerHost
@@ -36,6 +34,7 @@ from simulator.engine.process import Process
 from simulator.network.connection import ClientConnection
 from simulator.network.sockets import Portion, SimulatedSocket
 
+_ADD_PARTITIONS = api_for(AddPartitionsToTxnRequest)
 _FRAME_SIZE = 4
 _BETWEEN_BROKERS_SINCE = 4
 _FOUND_S = 4.0
@@ -55,7 +54,10 @@ class LateMarkers:
         if self._held is not None or not isinstance(portion, bytes):
             return False
         version = int.from_bytes(portion[6:8], "big")
-        if int.from_bytes(portion[4:6], "big") != API.key or version < _BETWEEN_BROKERS_SINCE:
+        if (
+            int.from_bytes(portion[4:6], "big") != _ADD_PARTITIONS.key
+            or version < _BETWEEN_BROKERS_SINCE
+        ):
             return False
         _, _, start = decode_request_header(portion, _FRAME_SIZE, len(portion), True)
         request = decode(AddPartitionsToTxnRequest, portion, version, start)

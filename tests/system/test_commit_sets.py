@@ -18,9 +18,9 @@ from lakelog.client.sink import (
     AnotherQueryError,
     BatchCommittedError,
     NotASinkError,
+    QueryRun,
     Receipt,
     RecordsLostError,
-    Run,
     RunFencedError,
     Sink,
     SinkProducer,
@@ -67,7 +67,7 @@ class Query:
     def start(self, batch: int = 0) -> None:
         self.runs += 1
         self.sink = Sink(self.broker.bootstrap, "daily", timeout_s=60.0)
-        self.run: Run = self.sink.begin("query", f"run-{self.runs}", batch)
+        self.run: QueryRun = self.sink.begin("query", f"run-{self.runs}", batch)
 
     def task(self, batch: int, task: int) -> Receipt:
         """Write one task; each attempt has its own number."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.create_topics import (
+from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from lakelog.protocol.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from wire_client import WireClient
 
 

@@ -20,17 +20,15 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.admin import Admin
 from lakelog.client.admin.topics import HIGH_WATERMARK
 from lakelog.client.errors import OffsetOutOfRangeError
-from lakelog.protocol.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from lakelog.protocol.offset_for_leader_epoch import (
+from lakelog.protocol.fetch import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from lakelog.protocol.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from lakelog.records.builder import BatchBuilder
 from poison import sealed
 from waiting import eventually

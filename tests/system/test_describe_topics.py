@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.alter_partition_reassignments import (
+from lakelog.protocol.configs import ListConfigResourcesRequest
+from lakelog.protocol.metadata import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from lakelog.protocol.replicas import (
     AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from lakelog.protocol.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
-from lakelog.protocol.elect_leaders import ElectLeadersRequest
-from lakelog.protocol.list_config_resources import ListConfigResourcesRequest
-from lakelog.protocol.list_partition_reassignments import ListPartitionReassignmentsRequest
 from wire_client import WireClient, create_topic, described
 
 TOPIC, BROKER = 2, 4

@@ -17,7 +17,7 @@ import pytest
 
 from broker_process import BrokerProcess
 from client_apis import CLIENT_APIS
-from lakelog.protocol.api_versions import ApiVersionsRequest
+from lakelog.protocol.connections import ApiVersionsRequest
 from lakelog.protocol.produce import ProduceRequest
 from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, fetch, host_and_port, produce

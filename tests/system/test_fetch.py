@@ -10,8 +10,8 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.delete_topics import DeleteTopicsRequest
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from lakelog.protocol.topics import DeleteTopicsRequest
 from lakelog.records.batch import iter_batches
 from wire_client import (
     FETCH_VERSION,

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from lakelog.storage.names import DELETE_DIR, DELETED
+from lakelog.storage.files import DELETE_DIR, DELETED
 from small_disk import SmallDisk, SmallDiskBroker
 from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, described, fetch, produce

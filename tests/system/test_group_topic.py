@@ -9,16 +9,21 @@ import pytest
 
 from broker_process import BrokerProcess
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from lakelog.protocol.delete_topics import DeleteTopicsRequest
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
 )
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from lakelog.protocol.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, produce
 

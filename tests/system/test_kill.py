@@ -17,7 +17,7 @@ from clients.adapters.confluent import Confluent
 from clients.reading import poll_count
 from file_oracle import check_data_folder
 from kafka_jars import require
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.fetch import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.records.batch import iter_batches
 from lakelog.records.record import decode_records
 from waiting import eventually

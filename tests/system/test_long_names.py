@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from client_apis import CLIENT_APIS
 from lakelog.protocol.api import Api
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from lakelog.protocol.group_members import JoinGroupRequest, JoinGroupRequestProtocol
+from lakelog.protocol.groups import FindCoordinatorRequest
 from lakelog.wire.shapes import Field
 from wire_client import WireClient, batch_of, fetch, produce
 

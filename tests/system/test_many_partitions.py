@@ -8,8 +8,8 @@ from pathlib import Path
 
 from broker_process import BrokerProcess
 from lakelog.protocol.api import api_for
-from lakelog.protocol.api_versions import ApiVersionsRequest
-from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from lakelog.protocol.connections import ApiVersionsRequest
+from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
 from waiting import eventually
 from wire_client import WireClient, batch_of, described, fetch, produce
 

@@ -12,13 +12,14 @@ import pytest
 
 from broker_process import BrokerProcess
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
 )
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from waiting import eventually
 from wire_client import WireClient, create_topic
 

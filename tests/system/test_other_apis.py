@@ -11,11 +11,11 @@ import pytest
 from client_apis import CLIENT_APIS
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.fetch import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.groups import FindCoordinatorRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.wire.codec import decode
 from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, described, host_and_port, produce

@@ -9,9 +9,9 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.api_versions import ApiVersionsRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.connections import ApiVersionsRequest
 from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.producers import InitProducerIdRequest
 from wire_client import (
     PRODUCE_VERSION,
     WireClient,

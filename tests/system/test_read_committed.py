@@ -16,10 +16,14 @@ from delivered import delivered
 from file_oracle import check_data_folder
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
-from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from lakelog.protocol.write_txn_markers import (
+from lakelog.protocol.fetch import (
+    FetchRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from lakelog.protocol.producers import DescribeProducersRequest, TopicRequest
+from lakelog.protocol.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -15,12 +15,12 @@ from clients.adapters.own import OwnAdmin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
 from file_oracle import check_data_folder
 from lakelog.client.producer import TransactionalProducer
-from lakelog.protocol.describe_transactions import (
+from lakelog.protocol.transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
 )
-from lakelog.storage.folder.page_cache import BOOT_ID
+from lakelog.storage.marks import BOOT_ID
 from waiting import eventually
 from wire_client import WireClient
 
@@ -37,7 +37,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def describe(broker: BrokerProcess, *ids: str) -> list[TransactionState]:
+def describe(broker: BrokerProcess, *ids: str) -> list[DescribedTransaction]:
     with WireClient(broker.bootstrap) as wire:
         response = wire.call(DescribeTransactionsRequest(transactional_ids=list(ids)), 0)
     assert isinstance(response, DescribeTransactionsResponse)

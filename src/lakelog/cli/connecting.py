@@ -26,8 +26,8 @@ def open_admin(session: CommandSession) -> Admin:
 
     That request raises `NotStartedError` if no broker listens within `START_S`.
     """
-    from lakelog.client.address import is_loopback, parse_bootstrap
     from lakelog.client.admin import Admin
+    from lakelog.client.view import is_loopback, parse_bootstrap
 
     is_local = all(is_loopback(host) for host, _ in parse_bootstrap(session.brokers))
     startup = starting(session, min(START_S, session.timeout_s)) if is_local else None

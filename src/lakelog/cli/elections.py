@@ -15,7 +15,7 @@ from lakelog.cli.render import Listing, counted, note, show
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
-    from lakelog.client.admin.elections import Elected, ReplicaEnd
+    from lakelog.client.admin.brokers import Elected, ReplicaEnd
     from lakelog.client.view import Topic
 
 _NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED

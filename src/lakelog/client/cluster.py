@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
-from lakelog.client.address import Address, parse_bootstrap
 from lakelog.client.connection import Connection
 from lakelog.client.errors import (
     ClientError,
@@ -24,12 +23,14 @@ from lakelog.client.errors import (
     TopicNotFoundError,
     UnreachableError,
     check,
+    log_retry,
+    outcome_unknown,
+    pauses,
     refused,
 )
-from lakelog.client.retry import log_retry, pauses
-from lakelog.client.view import Broker, ClusterView, Topic
+from lakelog.client.view import Address, Broker, ClusterView, Topic, parse_bootstrap
 from lakelog.network_client.frames import MAX_RESPONSE_BYTES
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from lakelog.protocol.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.wire.schema import Message
 
@@ -230,11 +231,10 @@ class Cluster(Closeable):
         assert failure is not None
         raise UnreachableError.after(failure) from failure
 
-    def ask_once(self, request: Message, kind: type[R], *, timeout_s: float | None = None) -> R:
-        """Send a request that must not be repeated to one broker.
+    def change(self, request: Message, kind: type[R], what: str) -> R:
+        """Send a request that must not be repeated to one broker; `what` names it in errors.
 
-        Raises `UnreachableError` if it was not sent, and `ConnectionLostError` if the broker may
-        have executed it. timeout_s: seconds.
+        Raises `UnreachableError` if it was not sent, and `OutcomeUnknownError` if no response came.
         """
         failure: ClientError | None = None
         for node in dict.fromkeys([*self._connections, *self.view.brokers, _BOOTSTRAP]):
@@ -245,7 +245,10 @@ class Cluster(Closeable):
             except UnreachableError as error:
                 failure = error
                 continue
-            return self.ask(node, request, kind, timeout_s=timeout_s)
+            try:
+                return self.ask(node, request, kind)
+            except ConnectionLostError as error:
+                raise outcome_unknown(what, error) from error
         assert failure is not None
         raise failure
 

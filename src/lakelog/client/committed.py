@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import check
 from lakelog.client.offsets import TopicPartition
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-)
-from lakelog.protocol.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

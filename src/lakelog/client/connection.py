@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from lakelog import __version__
 from lakelog.base.closeable import Closeable
 from lakelog.base.events import event
-from lakelog.client.address import Address, shown
 from lakelog.client.errors import (
     ConnectionLostError,
     ProtocolError,
     UnreachableError,
     of_network_client,
 )
+from lakelog.client.view import Address, shown
 from lakelog.network_client.errors import NetworkClientError
 from lakelog.network_client.frames import MAX_RESPONSE_BYTES, response_size
 from lakelog.network_client.requests import NetworkClient

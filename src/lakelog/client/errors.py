@@ -7,11 +7,18 @@ the caller and may have a `hint` with advice. A failed write raises one of two e
 
 Many responses have a code without a text. With a description a message reads "group 'billing': the
 group has members" instead of "group 'billing'".
+
+Also the pauses between retries: they double from 50 ms to 1 s.
 """
 
 from __future__ import annotations
 
+import itertools
+import logging
+from collections.abc import Iterator
+
 from lakelog.base.errors import ErrorCode, KafkaError, error_code
+from lakelog.base.events import event
 from lakelog.network_client.errors import (
     InvalidResponseError,
     NetworkClientError,
@@ -270,6 +277,12 @@ class OutcomeUnknownError(ClientError):
         return False
 
 
+def outcome_unknown(what: str, error: ClientError) -> OutcomeUnknownError:
+    """Return the error of a change, named by `what`, whose response did not come."""
+    text = f"{what} may or may not have been done: {error.message}"
+    return OutcomeUnknownError(error.code, text)
+
+
 def check(code: int, where: str = "", said: str | None = None) -> None:
     """Raise `ClientError` unless `code` is 0. Unknown codes become UNKNOWN_SERVER_ERROR.
 
@@ -281,6 +294,41 @@ def check(code: int, where: str = "", said: str | None = None) -> None:
         raise refused(error_code(code), where, said)
 
 
+def check_change(code: int, where: str, said: str | None) -> None:
+    """Raise `ClientError` unless `code`, the result of a change, is 0; arguments as for `check`.
+
+    Raises `OutcomeUnknownError` for REQUEST_TIMED_OUT: the broker may have made the change, or make
+    it later.
+    """
+    if code == ErrorCode.REQUEST_TIMED_OUT:
+        # The broker has answered: a longer wait for its answer would not help.
+        hint = "Check whether the change has been made before you repeat it."
+        text = f"{where}: {said or 'the change may or may not have been made'}"
+        raise OutcomeUnknownError(ErrorCode.REQUEST_TIMED_OUT, text, hint=hint)
+    check(code, where, said)
+
+
 def refused(code: ErrorCode, where: str, said: str | None = None) -> ClientError:
     """Return the `ClientError` for a code; arguments as for `check`."""
     return ClientError(code, said or with_reason(code, where))
+
+
+_log = logging.getLogger(__name__)
+
+FIRST_S = 0.05
+LONGEST_S = 1.0
+
+
+def pause_s(attempt: int) -> float:
+    """Return the seconds to wait after failure number `attempt` (from 0)."""
+    return float(min(FIRST_S * 2 ** min(attempt, 10), LONGEST_S))
+
+
+def pauses() -> Iterator[float]:
+    """Return an endless iterator of the pauses of one operation, in seconds."""
+    return map(pause_s, itertools.count())
+
+
+def log_retry(error: Exception, after_s: float) -> None:
+    """Log a retry in `after_s` seconds."""
+    _log.info("Retrying in %.2f s: %s", after_s, error, extra=event("retrying", after_s=after_s))

@@ -16,13 +16,11 @@ from typing import TypeVar
 
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableError, check
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
-)
-from lakelog.protocol.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,

@@ -17,12 +17,12 @@ from lakelog.network_client.errors import (
     NoCommonVersionError,
 )
 from lakelog.protocol.api import Api, api_for
-from lakelog.protocol.api_versions import API as API_VERSIONS
-from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from lakelog.wire.errors import WireError
+from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.wire.framing import decode_response, encode_request
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Buffer, Message
 
+_API_VERSIONS = api_for(ApiVersionsRequest)
 _FIRST_VERSION = 3
 """The first version that names the software; a broker that lacks it names its own (KIP-511)."""
 _IDENTITY_VERSION = 5
@@ -79,7 +79,7 @@ class NetworkClient:
             request.cluster_id, request.node_id = self._expected
         if version is None:
             version = _FIRST_VERSION if self._expected is None else _IDENTITY_VERSION
-        return self._encode(API_VERSIONS, version, request, answered=True)
+        return self._encode(_API_VERSIONS, version, request, answered=True)
 
     def welcome(self, frame: Buffer) -> int | None:
         """Process the response to `hello`; return the version for another `hello` (KIP-511).
@@ -99,8 +99,8 @@ class NetworkClient:
         for feature in response.supported_features:
             self.features[feature.name] = (feature.min_version, feature.max_version)
         if bytes(memoryview(frame)[4:6]) == _UNSUPPORTED:
-            highest = self._versions.get(API_VERSIONS.key, (0, 0))[1]
-            return min(highest, API_VERSIONS.max_version)
+            highest = self._versions.get(_API_VERSIONS.key, (0, 0))[1]
+            return min(highest, _API_VERSIONS.max_version)
         if response.error_code:
             raise NegotiationError(error_code(response.error_code))
         return None

@@ -1,7 +1,7 @@
-"""The declarations of all supported APIs of Kafka's protocol, one module for each API.
+"""The declarations of all supported APIs of Kafka's protocol, one module for each family of APIs.
 
-Read `heartbeat.py` first, a small API, then `api.py` and `registry.py`, which collects all APIs.
-`consumer_protocol.py` declares the blobs inside JoinGroup and SyncGroup.
+Read `group_members.py` first, up to Heartbeat, a small API, then `api.py` and `registry.py`, which
+collects all APIs. `consumer_protocol.py` declares the blobs inside JoinGroup and SyncGroup.
 
-The modules hold no behaviour; `server/handlers/` does.
+The modules hold no behaviour; `server/handlers/`, which has the same families, does.
 """

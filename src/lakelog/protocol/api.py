@@ -1,7 +1,7 @@
 """An API of Kafka's protocol: its key and its two messages, which declare its versions.
 
-The module of an API ends with `API = Api(...)`; `lakelog.protocol.registry` collects them. Code
-that needs one API imports its module and calls `api_for`, so that a client starts without the
+The module of a family ends with the tuple `APIS`; `lakelog.protocol.registry` collects them. Code
+that needs one API imports its family and calls `api_for`, so that a client starts without the
 others.
 """
 

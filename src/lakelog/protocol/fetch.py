@@ -1,11 +1,11 @@
-"""Fetch (key 1): read record batches, for consumers and for followers."""
+"""Reading record batches, and the offsets at which readers begin or diverge."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lakelog.protocol.api import Api
-from lakelog.protocol.leader import LeaderIdAndEpoch, NodeEndpoint
+from lakelog.protocol.metadata import LeaderIdAndEpoch, NodeEndpoint
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -90,7 +90,7 @@ class FetchRequest(Message, versions="4-18", flexible="12+"):
     rack_id: str = string("11+")
 
 
-class EpochEndOffset(Struct):
+class DivergingEpoch(Struct):
     """The largest epoch at which the follower's log can agree, and its end offset; -1 if none."""
 
     epoch: int = int32(default=-1)
@@ -120,7 +120,7 @@ class PartitionData(Struct):
     last_stable_offset: int = int64(default=-1)
     """The last stable offset, below which no transaction is open; -1 when unknown."""
     log_start_offset: int = int64("5+", default=-1)
-    diverging_epoch: EpochEndOffset = struct(EpochEndOffset, "12+", tag=0)
+    diverging_epoch: DivergingEpoch = struct(DivergingEpoch, "12+", tag=0)
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "12+", tag=1)
     snapshot_id: SnapshotId = struct(SnapshotId, "12+", tag=2)
     aborted_transactions: list[AbortedTransaction] | None = array(AbortedTransaction, nullable="0+")
@@ -156,4 +156,114 @@ class FetchResponse(Message, versions="4-18", flexible="12+"):
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "16+", tag=0)
 
 
-API = Api(1, FetchRequest, FetchResponse)
+class ListOffsetsPartition(Struct):
+    """The timestamp or position to find in one partition."""
+
+    partition_index: int = int32()
+    current_leader_epoch: int = int32("4+", default=-1)
+    timestamp: int = int64()
+    """A time in milliseconds, for the first record at or after it, or a special position: -1 the
+    end, -2 the start, -3 the record with the largest timestamp, -4 the start of the local log, -5
+    the end of the tiered log, -6 the start of the part that is not yet tiered."""
+
+
+class ListOffsetsTopic(Struct):
+    """Partitions of one topic."""
+
+    name: str = string()
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
+
+
+class ListOffsetsRequest(Message, versions="1-11", flexible="6+"):
+    """Requests one offset of each partition.
+
+    Versions: 2 adds isolation levels, 4 leader epochs, 6 is flexible, 7 allows timestamp -3, 8
+    allows -4, 9 allows -5, 10 adds a timeout for reads of tiered storage, 11 allows -6.
+    """
+
+    replica_id: int = int32()
+    """-1 for a consumer, -2 for the end of the log of any replica."""
+    isolation_level: int = int8("2+")
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32("10+")
+
+
+class ListOffsetsPartitionResponse(Struct):
+    """The offset of one partition; offset and timestamp are -1 when there is none."""
+
+    partition_index: int = int32()
+    error_code: int = int16()
+    timestamp: int = int64(default=-1)
+    """The timestamp of the record; -1 for a special position."""
+    offset: int = int64(default=-1)
+    leader_epoch: int = int32("4+", default=-1)
+
+
+class ListOffsetsTopicResponse(Struct):
+    """Results for the partitions of one topic."""
+
+    name: str = string()
+    partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
+
+
+class ListOffsetsResponse(Message, versions="1-11", flexible="6+"):
+    """The offset of each partition."""
+
+    throttle_time_ms: int = int32("2+")
+    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)
+
+
+class OffsetForLeaderPartition(Struct):
+    """The requested epoch, and the current epoch as known to the client (-1: unknown)."""
+
+    partition: int = int32()
+    current_leader_epoch: int = int32("2+", default=-1)
+    leader_epoch: int = int32()
+
+
+class OffsetForLeaderTopic(Struct):
+    """Partitions of one topic."""
+
+    topic: str = string()
+    partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
+
+
+class OffsetForLeaderEpochRequest(Message, versions="2-4", flexible="4+"):
+    """Requests the end offsets of epochs.
+
+    Versions: 3 adds the replica id, 4 is flexible.
+    """
+
+    replica_id: int = int32("3+", default=-2)
+    """-1 for a consumer, -2 for a debugging consumer."""
+    topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
+
+
+class EpochEndOffset(Struct):
+    """The largest epoch up to the requested one, and its end offset; -1 when unknown."""
+
+    error_code: int = int16()
+    partition: int = int32()
+    leader_epoch: int = int32("1+", default=-1)
+    end_offset: int = int64(default=-1)
+
+
+class OffsetForLeaderTopicResult(Struct):
+    """Partitions of one topic."""
+
+    topic: str = string()
+    partitions: list[EpochEndOffset] = array(EpochEndOffset)
+
+
+class OffsetForLeaderEpochResponse(Message, versions="2-4", flexible="4+"):
+    """The end offset of each epoch."""
+
+    throttle_time_ms: int = int32("2+")
+    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)
+
+
+APIS = (
+    Api(1, FetchRequest, FetchResponse),
+    Api(2, ListOffsetsRequest, ListOffsetsResponse),
+    Api(23, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+)

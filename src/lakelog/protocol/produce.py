@@ -1,11 +1,11 @@
-"""Produce (key 0): append record batches to partitions."""
+"""Produce: append record batches to partitions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lakelog.protocol.api import Api
-from lakelog.protocol.leader import LeaderIdAndEpoch, NodeEndpoint
+from lakelog.protocol.metadata import LeaderIdAndEpoch, NodeEndpoint
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -96,4 +96,4 @@ class ProduceResponse(Message, versions="3-13", flexible="9+"):
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "10+", tag=0)
 
 
-API = Api(0, ProduceRequest, ProduceResponse)
+APIS = (Api(0, ProduceRequest, ProduceResponse),)

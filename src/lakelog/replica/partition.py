@@ -28,15 +28,15 @@ from lakelog.replica.watermark import HighWatermark
 from lakelog.replica.written import WriteCounts
 from lakelog.runtime.api import Buffer
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.folder.reserve import DiskSpaceGuard
+from lakelog.storage.folder.space import DiskSpaceGuard
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.producers.verification import Verification
+from lakelog.storage.producers.beginnings import Verification
 from lakelog.storage.reading.seeking import check_append
 from lakelog.storage.reading.timestamps import Search
 from lakelog.storage.segments.checking import UncheckedSlice, begin_check
 from lakelog.storage.segments.handles import LogSlice
-from lakelog.storage.validation.batches import Origin
+from lakelog.storage.validation import Origin
 
 logger = logging.getLogger(__name__)
 
@@ -306,7 +306,8 @@ class Partition:
             self._flush_soon(self)
             self._appended(self.key)
             raise unflushed
-        if self.written.note_roll():
+        if log.segments.active is not self.written.segment:
+            self.written.note_roll()
             self._flush_soon(self)
 
     def _check_space_guard(self, *, acks_all: bool) -> None:
@@ -402,13 +403,9 @@ class Partition:
         """
         self.check_leader()
         self.check_min_insync()
-        before = self.written.all_bytes
         try:
             self._space_guard.check()
-            # The index is loaded before the marker is decided on; `NotReady` from within the append
-            # would leave half of it.
-            self.log.check_marker(commit=commit)
-            offset = self.log.append_marker(
+            offset, size = self.log.append_marker(
                 producer_id,
                 producer_epoch,
                 EndTransactionMarker(commit, coordinator_epoch, decision),
@@ -419,8 +416,8 @@ class Partition:
         except (OSError, CorruptLog) as error:
             raise self.storage_error(error) from error
         self._follow_append()
-        self._complete_markers()
-        self.written.note_marker(self.written.all_bytes - before)
+        self.log.producers.commit_markers(self.watermark.offset)
+        self.written.note_marker(size)
         self._appended(self.key)
         return offset
 

@@ -15,7 +15,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import NotLeaderError, Role
 from lakelog.runtime.api import File
-from lakelog.storage.names import parse_dir_name
+from lakelog.storage.files import parse_dir_name
 
 
 def _nowhere(topic: str | bytes, index: int) -> Role | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.failover import PartitionImage
-from lakelog.protocol.leader import LeaderIdAndEpoch
+from lakelog.protocol.metadata import LeaderIdAndEpoch
 
 
 class Role(NamedTuple):

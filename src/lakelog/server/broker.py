@@ -14,8 +14,8 @@ from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
-from lakelog.protocol.api_versions import ApiVersion
-from lakelog.protocol.leader import LeaderIdAndEpoch, NodeEndpoint
+from lakelog.protocol.connections import ApiVersion
+from lakelog.protocol.metadata import LeaderIdAndEpoch, NodeEndpoint
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry

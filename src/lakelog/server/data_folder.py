@@ -9,9 +9,9 @@ from contextlib import closing
 from lakelog.server.environment import Environment
 from lakelog.server.options import ServeOptions
 from lakelog.server.upkeep.shortages import Shortages
+from lakelog.storage.files import parse_dir_name
 from lakelog.storage.folder.directory import LogDirectory
-from lakelog.storage.folder.reserve import SpaceReserve
-from lakelog.storage.names import parse_dir_name
+from lakelog.storage.folder.space import SpaceReserve
 from lakelog.storage.producers.limit import ProducerLimit
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.api import Api, api_for
-from lakelog.protocol.api_versions import ApiVersion
+from lakelog.protocol.connections import ApiVersion
 from lakelog.server.broker import Broker
 from lakelog.server.connections.cached_request import CachedRequest
 from lakelog.server.requests.context import Context

@@ -5,6 +5,8 @@
     topic-a 0 1234        topic, partition, offset   (or: leader epoch, start offset)
     topic-a 1 99
 
+A `KnownLog` is the checkpoint of one log, which is known before its directory is opened.
+
 Source: `CheckpointFile`, `OffsetCheckpointFile` and `LeaderEpochCheckpointFile` of
 `org.apache.kafka`.
 """
@@ -13,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+from lakelog.base.uuids import ZERO_UUID
 from lakelog.runtime.api import Disk
-from lakelog.storage.seal import FolderSeal
+from lakelog.storage.marks import FolderSeal
 
 TopicPartition = tuple[str, int]
 
@@ -167,3 +171,40 @@ class CheckpointJob:
             else:
                 self._disk.write_atomic(path, data)
             self._written[path] = data
+
+
+class LogFiles(NamedTuple):
+    """Files of a log that no copy of it has."""
+
+    metadata: str
+    """File id of `partition.metadata`, which the broker writes once."""
+    base: int
+    """Base offset of the newest segment."""
+    inode: int
+    """Inode of that segment's `.log` file."""
+
+
+class KnownLog(NamedTuple):
+    """One log when the checkpoint was written. Unknown offsets are -1."""
+
+    topic_id: bytes
+    recovery_point: int
+    start: int = 0
+    high_watermark: int = -1
+    cleaned: int = -1
+    epochs: tuple[tuple[int, int], ...] = ()
+    aborted: tuple[tuple[int, int], ...] | None = ()
+    """Bases and checksums of the transaction indexes below the recovery point; `None` if unknown.
+    """
+    files: LogFiles | None = None
+    """`None` if unknown, as in a checkpoint of an older version."""
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Return whether it is of this topic, or of an unknown one."""
+        return self.topic_id in (ZERO_UUID, topic_id)
+
+    def as_of(self, topic_id: bytes) -> KnownLog:
+        """Return it for a log of this topic; a blank one if an older topic had the name."""
+        if self.is_of(topic_id):
+            return self._replace(topic_id=topic_id)
+        return KnownLog(topic_id, 0, 0)

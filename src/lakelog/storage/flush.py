@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakelog.base.shortage import lacks_descriptors
-from lakelog.storage.names import PARTITION_METADATA, SYNC_FAILED
+from lakelog.base.errors import lacks_descriptors
+from lakelog.storage.files import PARTITION_METADATA, SYNC_FAILED
 from lakelog.storage.segments.handles import Handle
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList

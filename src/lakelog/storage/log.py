@@ -28,8 +28,7 @@ from typing import NamedTuple, TypeVar
 
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import is_shortage
+from lakelog.base.errors import ErrorCode, KafkaError, is_shortage
 from lakelog.records.batch import (
     BASE_OFFSET,
     BASE_SEQUENCE,
@@ -46,19 +45,23 @@ from lakelog.records.batch import (
 from lakelog.records.control import EndTransactionMarker, build_marker, read_marker
 from lakelog.runtime.api import Buffer
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
-from lakelog.storage.coalesced_batches import RELATIVE_OFFSET_MAX, can_coalesce, coalesce
-from lakelog.storage.coalesced_fetches import coalesce_fetched, note_producers
+from lakelog.storage.coalescing import (
+    RELATIVE_OFFSET_MAX,
+    can_coalesce,
+    coalesce,
+    coalesce_fetched,
+    note_producers,
+    read_fetched,
+)
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.files import replace
 from lakelog.storage.flush import Flushes, FlushJob
-from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.preparation import NotReady, wait_for
-from lakelog.storage.producers.replay import rebuild
+from lakelog.storage.producers.beginnings import Verification
+from lakelog.storage.producers.replay import TruncatedState, Truncation, TruncationJob, rebuild
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import BatchMetadata, ProducerStateTable
-from lakelog.storage.producers.truncation import TruncatedState, Truncation, TruncationJob
-from lakelog.storage.producers.verification import Verification
-from lakelog.storage.reading.aborted_check import aborted_in
+from lakelog.storage.reading.aborted import aborted_in
 from lakelog.storage.reading.reader import LogReader
 from lakelog.storage.reading.seeking import check_append, check_seek
 from lakelog.storage.reading.timestamps import Search, search_max_timestamp, search_timestamp
@@ -70,11 +73,10 @@ from lakelog.storage.segments.aborted import (
     write_aborted,
 )
 from lakelog.storage.segments.handles import LogSlice
-from lakelog.storage.segments.known_batches import BatchPosition
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
-from lakelog.storage.validation.batches import Origin, check_incoming
-from lakelog.storage.validation.fetched import read_fetched
+from lakelog.storage.segments.txn_index import AbortedTransaction
+from lakelog.storage.validation import Origin, check_incoming
 
 T = TypeVar("T")
 
@@ -134,7 +136,7 @@ class Log:
         self.config = config
         """The topic's settings, which `use_config` replaces."""
         self.can_coalesce = can_coalesce(config)
-        """Whether `append_coalesced` may be tried; see `coalesced_batches.can_coalesce`."""
+        """Whether `append_coalesced` may be tried; see `coalescing.can_coalesce`."""
         self.segments = segments
         self.log_start_offset = log_start_offset
         self.log_end_offset = segments.active.next_offset
@@ -348,13 +350,16 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         transaction_version: int,
-    ) -> int:
-        """End a producer's transaction, if it has one here; return the marker's offset.
+    ) -> tuple[int, int]:
+        """End a producer's transaction, if it has one here; return the marker's offset and size.
 
         Raises `KafkaError` with nothing done: INVALID_PRODUCER_EPOCH or
-        TRANSACTION_COORDINATOR_FENCED. Raises `CorruptLog` as `check_marker`. After an `OSError`
-        the log is as before.
+        TRANSACTION_COORDINATOR_FENCED. Raises `NotReady` and `CorruptLog` as `check_marker`. After
+        an `OSError` the log is as before.
         """
+        # The index is loaded before the marker is decided on; `NotReady` from within the append
+        # would leave half of it.
+        self.check_marker(commit=marker.commit)
         self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
         # A marker without an open transaction is written nevertheless: it raises the producer's
         # epoch here, and so fences late batches of the transaction (KIP-890).
@@ -363,17 +368,15 @@ class Log:
         if self.config.message_timestamp_type != "CreateTime":
             set_append_time(batch, 0, header, now_ms)
         offset = self.log_end_offset
+        patch_offset_and_epoch(batch, 0, offset, leader_epoch)
         try:
-            if not marker.commit:
-                wait_for(partial(aborted_in, self.segments, self.snapshots, self.segments.active))
             if self._must_roll(self.segments.active, len(batch), offset, now_ms, now_ms):
                 self.roll(now_ms)
-            patch_offset_and_epoch(batch, 0, offset, leader_epoch)
             self._write_marker(batch, header, marker, offset, leader_epoch, transaction_version)
         except OSError as error:
             self._note_failure(error)
             raise
-        return offset
+        return offset, len(batch)
 
     def append_coalesced_fetched(self, records: memoryview) -> int:
         """Append as many batches at the start of a leader's response as one write can.
@@ -396,7 +399,8 @@ class Log:
         except OSError as error:
             self._note_failure(error)
             raise
-        self._advance(first[BASE_OFFSET], location)
+        self.segments.known_batches.note(first[BASE_OFFSET], location)
+        self.log_end_offset = producers.end_offset = segment.next_offset
         note_producers(headers, entries)
         return size
 
@@ -492,15 +496,9 @@ class Log:
             self.leader_epochs.assign(leader_epoch, base)
         position = segment.size
         segment.append(batch, last, timestamp)
-        self._advance(base, (segment, position, len(batch)))
-
-    def _advance(self, base: int, first: BatchPosition) -> None:
-        """Move the log's end behind written batches, the first of which begins at offset `base`.
-
-        Appends end here: state moves after the write, so that a failed one leaves no trace.
-        """
-        self.segments.known_batches.note(base, first)
-        self.log_end_offset = self.producers.end_offset = first[0].next_offset
+        # State moves after the write, so that a failed one leaves no trace.
+        self.segments.known_batches.note(base, (segment, position, len(batch)))
+        self.log_end_offset = self.producers.end_offset = last + 1
 
     def _note_failure(self, error: OSError, *received: bytearray | memoryview) -> None:
         """Undo the offsets in a client's batches: a retry must be as valid as the first attempt."""
@@ -527,7 +525,10 @@ class Log:
             segment.indexes.full
             or segment.size + size > config.segment_bytes
             or last - segment.base_offset > RELATIVE_OFFSET_MAX
-            or segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
+            or (
+                timestamp >= segment.roll_after
+                and segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
+            )
         )
 
     def roll(self, now_ms: int) -> Segment:

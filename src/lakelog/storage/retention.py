@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.storage.names import LOG
+from lakelog.storage.files import LOG
 from lakelog.storage.reading.seeking import check_greatest
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList

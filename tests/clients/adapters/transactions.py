@@ -20,7 +20,7 @@ from delivered import delivered
 from lakelog.client.aio import AsyncTransactionalProducer
 from lakelog.client.consumer import Consumer as OwnConsumer
 from lakelog.client.producer import TransactionalProducer
-from lakelog.protocol.list_transactions import ListTransactionsRequest
+from lakelog.protocol.transactions import ListTransactionsRequest
 from waiting import eventually
 from wire_client import WireClient
 

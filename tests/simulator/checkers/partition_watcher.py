@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from lakelog.records.batch import iter_batches
 from lakelog.replica.partition import Partition
-from lakelog.storage.names import LOG
+from lakelog.storage.files import LOG
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place
 from simulator.checkers.record_history import RecordHistory

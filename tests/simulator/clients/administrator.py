@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.delete_records import (
+from lakelog.protocol.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalConfig,
+    IncrementalResource,
+)
+from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from lakelog.protocol.topics import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
+    DeleteTopicsRequest,
+    DeleteTopicState,
 )
-from lakelog.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from lakelog.protocol.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place
 from simulator.checkers.partition_check import check_partition
@@ -93,8 +95,8 @@ class Trimmer(Client):
     async def _configure(self, topic: str) -> None:
         name, values = self.rng.choice(_SETTINGS)
         value = self.rng.choice(values)
-        change = AlterableConfig(name=name, config_operation=0, value=value)
-        resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=topic, configs=[change])
+        change = IncrementalConfig(name=name, config_operation=0, value=value)
+        resource = IncrementalResource(resource_type=_TOPIC, resource_name=topic, configs=[change])
         try:
             response = await self.connection.call(
                 IncrementalAlterConfigsRequest(resources=[resource]), 1

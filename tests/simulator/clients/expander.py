@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.cluster import UnregisterBrokerRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest
 from simulator.checkers.observations import Place
 from simulator.clients.client import RETRIABLE, Client
 from simulator.clients.context import ClientContext

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.alter_partition_reassignments import (
+from lakelog.protocol.cluster import UnregisterBrokerRequest
+from lakelog.protocol.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalConfig,
+    IncrementalResource,
+)
+from lakelog.protocol.replicas import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from lakelog.protocol.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest
 from simulator.checkers.observations import Place
 from simulator.clients.client import RETRIABLE, Client
 from simulator.clients.context import ClientContext
@@ -103,8 +103,8 @@ class Reconfigurer(Client):
 
     async def _configure(self, kind: int, name: str, settings: Any) -> None:
         setting, values = self.rng.choice(settings)
-        change = AlterableConfig(name=setting, config_operation=0, value=self.rng.choice(values))
-        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
+        change = IncrementalConfig(name=setting, config_operation=0, value=self.rng.choice(values))
+        resource = IncrementalResource(resource_type=kind, resource_name=name, configs=[change])
         request = IncrementalAlterConfigsRequest(resources=[resource])
         try:
             code = (await self.connection.call(request, 1)).responses[0].error_code

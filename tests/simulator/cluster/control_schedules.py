@@ -15,7 +15,8 @@ from functools import partial
 from lakelog.coordinator.transaction.hanging import Owner
 from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
 from lakelog.metadata.failover import PartitionImage
-from lakelog.protocol.write_txn_markers import API as WRITE_TXN_MARKERS
+from lakelog.protocol.api import api_for
+from lakelog.protocol.transactions import WriteTxnMarkersRequest
 from simulator.brokers.host import BrokerHost
 from simulator.cluster.ensemble import STORE
 from simulator.cluster.late_bytes import LateBytes, sent_between
@@ -236,7 +237,7 @@ class ControlSchedules(Scene):
 
 def _has_markers(portion: Portion) -> bool:
     """Return whether the bytes that a broker sends begin with a request for markers."""
-    key = WRITE_TXN_MARKERS.key.to_bytes(2, "big")
+    key = api_for(WriteTxnMarkersRequest).key.to_bytes(2, "big")
     return isinstance(portion, bytes) and portion[4:6] == key
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from lakelog.protocol.fetch import API as FETCH
+from lakelog.protocol.api import api_for
+from lakelog.protocol.fetch import FetchRequest
 from simulator.brokers.host import BrokerHost
 from simulator.cluster.late_bytes import LateBytes
 from simulator.cluster.plan import LATE_ANSWER, SESSION_S
@@ -193,7 +194,7 @@ def _end(roles: _Roles, host: BrokerHost) -> int:
 
 def _is_fetch(portion: Portion) -> bool:
     """Return whether the bytes that a broker sends begin with a request for records."""
-    key = FETCH.key.to_bytes(2, "big")
+    key = api_for(FetchRequest).key.to_bytes(2, "big")
     return isinstance(portion, bytes) and portion[4:6] == key
 
 

@@ -8,7 +8,7 @@ from doubles.disk import MemoryDisk
 from lakelog.metadata.image import MetadataImage
 from lakelog.records.batch import iter_batches
 from lakelog.replica.partition import Partition
-from lakelog.storage.names import LOG
+from lakelog.storage.files import LOG
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 from simulator.checkers.record_history import RecordHistory

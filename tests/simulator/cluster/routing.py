@@ -13,29 +13,26 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
-from lakelog.protocol.add_partitions_to_txn import (
+from lakelog.protocol.fetch import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+from lakelog.protocol.group_members import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from lakelog.protocol.offsets import OffsetCommitRequest, OffsetFetchRequest, TxnOffsetCommitRequest
+from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.producers import DescribeProducersRequest, InitProducerIdRequest
+from lakelog.protocol.topics import DeleteRecordsRequest
+from lakelog.protocol.transactions import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    EndTxnRequest,
 )
-from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from lakelog.protocol.delete_records import DeleteRecordsRequest
-from lakelog.protocol.describe_producers import DescribeProducersRequest
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.heartbeat import HeartbeatRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.join_group import JoinGroupRequest
-from lakelog.protocol.leave_group import LeaveGroupRequest
-from lakelog.protocol.list_offsets import ListOffsetsRequest
-from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.protocol.offset_commit import OffsetCommitRequest
-from lakelog.protocol.offset_fetch import OffsetFetchRequest
-from lakelog.protocol.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.sync_group import SyncGroupRequest
-from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from lakelog.server.requests.error_codes import codes_in
 from simulator.engine.process import Process
 from simulator.network.connection import PATIENCE_S, Connections, NoResponse

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 
-from lakelog.protocol.alter_partition import API as ALTER_PARTITION
+from lakelog.protocol.api import api_for
+from lakelog.protocol.brokers import AlterPartitionRequest
 from simulator.brokers.host import BrokerHost
 from simulator.cluster.ensemble import STORE
 from simulator.cluster.late_bytes import LateBytes
@@ -20,6 +21,7 @@ from simulator.cluster.scene import LAG_S_MAX, Scene, controls
 from simulator.faults.broker_faults import Injector
 from simulator.network.sockets import Portion, SimulatedSocket
 
+_ALTER_PARTITION = api_for(AlterPartitionRequest)
 _REFUSED_S = 1.0
 """In which a leader repeats a proposal that was lost."""
 
@@ -235,7 +237,7 @@ def _node_id(host: BrokerHost) -> int:
 
 def _proposes_isr(portion: Portion, leader: BrokerHost) -> bool:
     """Return whether the bytes that a broker sends begin with a request of this one for ISRs."""
-    if not isinstance(portion, bytes) or portion[4:6] != ALTER_PARTITION.key.to_bytes(2, "big"):
+    if not isinstance(portion, bytes) or portion[4:6] != _ALTER_PARTITION.key.to_bytes(2, "big"):
         return False
     # A size, key, version and number, the name of the client, and no tagged fields (KIP-482).
     begin = 14 + int.from_bytes(portion[12:14], "big") + 1

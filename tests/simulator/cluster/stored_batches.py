@@ -14,7 +14,7 @@ from doubles.disk import MemoryDisk
 from lakelog.records.batch import BatchHeader, iter_batches
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
-from lakelog.storage.names import LOG
+from lakelog.storage.files import LOG
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from doubles.disk import MemoryDisk
 from lakelog.records.batch import HEADER_SIZE, BatchHeader, CorruptRecord, check_crc, read_header
+from lakelog.storage.files import LOG, offset_of, parse_dir_name
 from lakelog.storage.folder.known_logs import FoundCheckpoints
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
-from lakelog.storage.names import LOG, offset_of, parse_dir_name
 from simulator.checkers.observations import HiddenRange, Place
 from simulator.checkers.record_history import RecordHistory
 

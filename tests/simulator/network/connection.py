@@ -14,8 +14,7 @@ from typing import Any
 
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.join_group import JoinGroupRequest
-from lakelog.protocol.sync_group import SyncGroupRequest
+from lakelog.protocol.group_members import JoinGroupRequest, SyncGroupRequest
 from lakelog.wire.framing import decode_response, encode_request
 from simulator.engine.process import Process
 from simulator.network.network import Network

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.cli.elections import Candidates, candidate_listing
-from lakelog.client.admin.elections import ReplicaEnd
+from lakelog.client.admin.brokers import ReplicaEnd
 
 
 def candidates(*ends: tuple[int, int] | None, preferred: tuple[int, ...] = ()) -> Candidates:

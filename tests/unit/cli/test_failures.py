@@ -6,13 +6,13 @@ import pytest
 
 from lakelog.base.errors import AddressError, ErrorCode, KafkaError
 from lakelog.cli.failures import CliError, explain_exception, report, suggestion
-from lakelog.client.admin.change import check_change
 from lakelog.client.errors import (
     OutcomeUnknownError,
     PartitionNotFoundError,
     ProtocolError,
     TopicNotFoundError,
     UnreachableError,
+    check_change,
 )
 
 

@@ -24,7 +24,7 @@ from lakelog.cli.positions import (
 from lakelog.client.admin import Admin
 from lakelog.client.errors import OffsetOutOfRangeError
 from lakelog.client.offsets import EARLIEST, LATEST
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,

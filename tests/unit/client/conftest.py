@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakelog.client import retry
+from lakelog.client import errors
 from lakelog.client.cluster import Cluster
 from scripted_broker import ScriptedBroker
 
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_S", 0.001)
+    monkeypatch.setattr(errors, "FIRST_S", 0.001)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.client.api import connect
 from lakelog.client.errors import UnreachableError
-from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
+from lakelog.protocol.groups import ListGroupsRequest, ListGroupsResponse
 from scripted_broker import ScriptedBroker
 
 

@@ -15,18 +15,20 @@ from lakelog.client.errors import (
     ClientError,
     ConnectionLostError,
     NotStartedError,
+    OutcomeUnknownError,
     PartitionNotFoundError,
     TopicNotFoundError,
     UnreachableError,
 )
 from lakelog.network_client.requests import NetworkClient
-from lakelog.protocol.find_coordinator import (
+from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.groups import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
-from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
-from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
 from lakelog.protocol.metadata import MetadataRequest
 from scripted_broker import ScriptedBroker
 
@@ -71,12 +73,20 @@ def test_a_lost_request_is_repeated_only_if_that_is_safe(
 ) -> None:
     cluster.refresh()
     broker.on(ListGroupsRequest, None, ListGroupsResponse())
-    with pytest.raises(ConnectionLostError):
-        cluster.ask_once(ListGroupsRequest(), ListGroupsResponse)
+    with pytest.raises(OutcomeUnknownError, match="listing groups may or may not") as error:
+        cluster.change(ListGroupsRequest(), ListGroupsResponse, "listing groups")
+    assert error.value.code is ErrorCode.NETWORK_EXCEPTION
     assert len(broker.asked(ListGroupsRequest)) == 1
     broker.on(ListGroupsRequest, None, ListGroupsResponse())
     cluster.ask_any(ListGroupsRequest(), ListGroupsResponse)
     assert len(broker.asked(ListGroupsRequest)) == 3
+
+
+def test_a_change_that_was_never_sent_was_not_made() -> None:
+    with ScriptedBroker() as broker:
+        address = broker.address
+    with Cluster(address, timeout_s=1.0) as cluster, pytest.raises(UnreachableError):
+        cluster.change(ListGroupsRequest(), ListGroupsResponse, "listing groups")
 
 
 def test_retries_end_at_the_limit_with_the_last_error(cluster: Cluster) -> None:

@@ -8,14 +8,12 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, Membership, commit_offsets, fetch_committed
 from lakelog.client.errors import ClientError
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from lakelog.protocol.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,

@@ -15,8 +15,8 @@ from lakelog.client.errors import (
     UnreachableError,
     UnsupportedError,
 )
-from lakelog.protocol.api_versions import ApiVersion, ApiVersionsResponse
-from lakelog.protocol.heartbeat import HeartbeatRequest
+from lakelog.protocol.connections import ApiVersion, ApiVersionsResponse
+from lakelog.protocol.group_members import HeartbeatRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.protocol.registry import APIS
 from lakelog.wire.framing import encode_response

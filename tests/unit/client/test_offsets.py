@@ -26,14 +26,12 @@ from lakelog.client.offsets import (
     known_offsets,
     list_offsets,
 )
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
+    EpochEndOffset,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
-)
-from lakelog.protocol.offset_for_leader_epoch import (
-    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,

@@ -21,13 +21,11 @@ from lakelog.base.errors import ErrorCode
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_versioned
-from lakelog.protocol.delete_groups import DeleteGroupsRequest
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.groups import DeleteGroupsRequest
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from lakelog.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

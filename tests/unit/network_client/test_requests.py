@@ -11,7 +11,7 @@ from lakelog.network_client.errors import (
     NoCommonVersionError,
 )
 from lakelog.network_client.requests import Identity, NetworkClient
-from lakelog.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.connections import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.protocol.registry import APIS

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.connections import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -8,16 +8,15 @@ from doubles.disk import MemoryDisk
 from doubles.randomness import SeededRandom
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import OutOfCapacityError
+from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError
 from lakelog.records.batch import CorruptRecord, iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.replica.written import WriteCounts
+from lakelog.storage.files import LOG, TXN_INDEX
 from lakelog.storage.folder.directory import LogDirectory
-from lakelog.storage.folder.reserve import DiskSpaceGuard
-from lakelog.storage.names import LOG, TXN_INDEX
+from lakelog.storage.folder.space import DiskSpaceGuard
 from lakelog.storage.preparation import NotReady, wait_for
 from lakelog.storage.producers.beginnings import AWAITED_MS
 from storage_kit import (

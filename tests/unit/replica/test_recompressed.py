@@ -10,7 +10,7 @@ from lakelog.records.batch import read_header
 from lakelog.records.compression import Codec
 from lakelog.records.record import decode_records
 from lakelog.replica.recompressed import recompressed, recompressed_slowly
-from lakelog.storage.validation.batches import DECODED_AT_ONCE, SlowBatchError
+from lakelog.storage.validation import DECODED_AT_ONCE, SlowBatchError
 from storage_kit import make_batch
 
 GZIP = LogConfig(compression_type="gzip")

@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.failover import PartitionImage
-from lakelog.protocol.leader import LeaderIdAndEpoch
+from lakelog.protocol.metadata import LeaderIdAndEpoch
 from lakelog.replica.role import NotLeaderError, Role, current_leader
 
 IMAGE = PartitionImage(

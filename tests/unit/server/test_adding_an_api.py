@@ -1,4 +1,4 @@
-"""One module of messages and one handler module make an API; no other file knows of it.
+"""Two messages and a handler make an API, in the tables of one family; no other file knows of it.
 
 The broker runs in a process of its own, because the tables of APIs are made once in a process.
 """
@@ -11,59 +11,36 @@ import subprocess
 import sys
 from pathlib import Path
 
-MESSAGES = '''
-"""Echo (key 1000): return a text."""
-
-from __future__ import annotations
-
-from lakelog.protocol.api import Api
-from lakelog.wire.schema import Message, string
-
-
-class EchoRequest(Message, versions="0-2", flexible="2+"):
-    """A text. Versions: 2 is flexible."""
-
-    text: str = string()
-
-
-class EchoResponse(Message, versions="0-2", flexible="2+"):
-    """The text of the request."""
-
-    text: str = string()
-
-
-API = Api(1000, EchoRequest, EchoResponse)
-'''
-HANDLER = '''
-"""Echo (1000): returns the text of the request."""
-
-from __future__ import annotations
-
-from lakelog.protocol.echo import EchoRequest, EchoResponse
-from lakelog.server.broker import Broker
-from lakelog.server.requests.context import Context
-from lakelog.server.served_api import ServedApi
-
-
-def handle(broker: Broker, context: Context, request: EchoRequest) -> EchoResponse:
-    return EchoResponse(text=request.text)
-
-
-API = ServedApi(EchoRequest, handle, done="Any text.", versions="0-1")
-'''
 PROGRAM = """
 import asyncio, json, sys
 from pathlib import Path
 
-import lakelog.protocol, lakelog.server.handlers
+from lakelog.protocol import cluster
+from lakelog.protocol.api import Api, api_for
+from lakelog.wire.schema import Message, string
 
-folder = Path(sys.argv[1])
-lakelog.protocol.__path__.append(str(folder / "protocol"))
-lakelog.server.handlers.__path__.append(str(folder / "handlers"))
 
-from lakelog.protocol.api import api_for
-from lakelog.protocol.api_versions import ApiVersionsRequest
-from lakelog.protocol.echo import EchoRequest
+class EchoRequest(Message, versions="0-2", flexible="2+"):
+    text: str = string()
+
+
+class EchoResponse(Message, versions="0-2", flexible="2+"):
+    text: str = string()
+
+
+cluster.APIS += (Api(1000, EchoRequest, EchoResponse),)
+
+from lakelog.server.handlers import cluster as handlers
+from lakelog.server.served_api import ServedApi
+
+
+def echo(broker, context, request):
+    return EchoResponse(text=request.text)
+
+
+handlers.APIS += (ServedApi(EchoRequest, echo, done="Any text.", versions="0-1"),)
+
+from lakelog.protocol.connections import ApiVersionsRequest
 from lakelog.protocol.registry import APIS
 from lakelog.server.api_page import api_page
 from lakelog.wire.framing import decode_response, encode_request
@@ -71,7 +48,7 @@ from socketless_broker import SocketlessBroker
 
 
 async def main():
-    broker = SocketlessBroker(folder / "data")
+    broker = SocketlessBroker(Path(sys.argv[1]))
     await broker.start()
 
     def ask(request, version):
@@ -100,10 +77,7 @@ asyncio.run(main())
 """
 
 
-def test_an_api_is_one_module_of_messages_and_one_handler(tmp_path: Path) -> None:
-    for capacity, source in (("protocol", MESSAGES), ("handlers", HANDLER)):
-        (tmp_path / capacity).mkdir()
-        (tmp_path / capacity / "echo.py").write_text(source)
+def test_an_api_is_two_messages_and_one_handler(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

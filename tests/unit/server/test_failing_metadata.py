@@ -11,7 +11,7 @@ from lakelog.metadata.controller.topics import NewTopic, plan_create_topics
 from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.embedded import METADATA_FILE
 from lakelog.runtime.aio import AsyncioTasks
-from lakelog.storage.folder.page_cache import BOOT_ID
+from lakelog.storage.marks import BOOT_ID
 from socketless_broker import SocketlessBroker
 from storage_kit import DATA, ManualClock
 from unit.server.test_full_disk import InPlace

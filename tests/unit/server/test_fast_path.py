@@ -61,7 +61,7 @@ class History:
         else:
             self.twins.ask(frame)
         connection = self.twins.quick.connection
-        if self.random.random() < 0.03 or connection.closed or connection.is_waiting:
+        if self.random.random() < 0.03 or connection.closed or connection.pending:
             self.renew()
         for broker in self.twins.both:
             broker.clock.now_ms += 1

@@ -15,16 +15,10 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import NewTopic, plan_create_topics
 from lakelog.metadata.store.api import MetadataStore
 from lakelog.protocol.api import api_for
-from lakelog.protocol.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from lakelog.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from lakelog.protocol.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+from lakelog.protocol.configs import (
     IncrementalAlterConfigsRequest,
+    IncrementalConfig,
+    IncrementalResource,
 )
 from lakelog.protocol.produce import (
     PartitionProduceData,
@@ -32,12 +26,20 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from lakelog.protocol.topics import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.app import StartError
-from lakelog.server.handlers import delete_records, delete_topics, incremental_alter_configs
+from lakelog.server.handlers.configs import incremental_alter_configs
+from lakelog.server.handlers.topics import delete_records, delete_topics
 from lakelog.server.requests.context import Context
-from lakelog.storage.folder.reserve import RESERVE
+from lakelog.storage.folder.space import RESERVE
 from lakelog.wire.framing import decode_response
 from lakelog.wire.schema import Message
 from socketless_broker import SocketlessBroker, request_frame
@@ -153,7 +155,7 @@ def _context(broker: SocketlessBroker, request: Message, version: int) -> Contex
 async def delete_topic(broker: SocketlessBroker) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000)
     context = _context(broker, request, 6)
-    answer = await delete_topics.handle(broker.server.broker, context, request)
+    answer = await delete_topics(broker.server.broker, context, request)
     assert [entry.error_code for entry in answer.responses] == [0]
 
 
@@ -166,7 +168,7 @@ async def delete_half(broker: SocketlessBroker) -> None:
     topic = DeleteRecordsTopic(name="t", partitions=[wanted])
     request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
     context = _context(broker, request, 2)
-    answer = await delete_records.handle(broker.server.broker, context, request)
+    answer = await delete_records(broker.server.broker, context, request)
     assert answer.topics[0].partitions[0].error_code == 0
 
 
@@ -175,11 +177,11 @@ def starts_later(broker: SocketlessBroker) -> bool:
 
 
 async def shorten_retention(broker: SocketlessBroker) -> None:
-    change = AlterableConfig(name="retention.bytes", config_operation=0, value="20000")
-    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+    change = IncrementalConfig(name="retention.bytes", config_operation=0, value="20000")
+    resource = IncrementalResource(resource_type=2, resource_name="t", configs=[change])
     request = IncrementalAlterConfigsRequest(resources=[resource])
     context = _context(broker, request, 1)
-    answer = await incremental_alter_configs.handle(broker.server.broker, context, request)
+    answer = await incremental_alter_configs(broker.server.broker, context, request)
     assert [entry.error_code for entry in answer.responses] == [0]
 
 

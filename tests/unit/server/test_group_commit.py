@@ -14,8 +14,14 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import TopicReference, plan_delete_topics
 from lakelog.protocol.api import api_for
-from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.runtime.api import File
 from lakelog.runtime.posix import PosixDisk

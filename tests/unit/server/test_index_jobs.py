@@ -15,10 +15,16 @@ import pytest
 from counted_work import lines_run
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from lakelog.protocol.write_txn_markers import (
+from lakelog.protocol.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -26,10 +32,10 @@ from lakelog.protocol.write_txn_markers import (
 from lakelog.records.batch import iter_batches
 from lakelog.replica.partition import Partition
 from lakelog.server.coordinators.partition_log import LocalPartitionLogs
-from lakelog.storage.indexes.txn_index import encode_aborted
-from lakelog.storage.names import INDEX, TIME_INDEX, TXN_INDEX
-from lakelog.storage.reading import aborted_check
+from lakelog.storage.files import INDEX, TIME_INDEX, TXN_INDEX
+from lakelog.storage.reading import aborted
 from lakelog.storage.segments.index_keeper import IndexKeeper
+from lakelog.storage.segments.txn_index import encode_aborted
 from lakelog.wire.framing import decode_response, encode_request
 from lakelog.wire.schema import Struct
 from socketless_broker import SocketlessBroker
@@ -131,7 +137,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("load", "begin_rebuild"):
         watch(IndexKeeper, name)
     for name in ("are_in", "replay", "write_aside"):
-        watch(aborted_check, name)
+        watch(aborted, name)
     return found
 
 

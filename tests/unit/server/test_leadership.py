@@ -18,17 +18,21 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerRecord, PartitionRecord
 from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from lakelog.protocol.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from lakelog.protocol.offset_for_leader_epoch import (
+from lakelog.protocol.fetch import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
+)
+from lakelog.protocol.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
 )
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import SocketlessBroker

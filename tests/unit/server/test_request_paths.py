@@ -14,15 +14,15 @@ RECORDED = {
     ("Produce", "decoded"): 5,
     ("Fetch", "decoded"): 12,
     ("Fetch", "decoded, in a session"): 12,
-    ("Produce", "first of a transaction"): 43,
-    ("EndTxn", "to the answer"): 20,
-    ("EndTxn", "with its markers"): 75,
+    ("Produce", "first of a transaction"): 42,
+    ("EndTxn", "to the answer"): 19,
+    ("EndTxn", "with its markers"): 62,
     ("JoinGroup", "first member, version 3"): 29,
     ("JoinGroup", "first member, version 9"): 29,
     ("Produce", "first of a connection"): 11,
-    ("Produce", "repeated"): 3,
-    ("Fetch", "repeated"): 8,
-    ("Fetch", "repeated, in a session"): 8,
+    ("Produce", "repeated"): 2,
+    ("Fetch", "repeated"): 7,
+    ("Fetch", "repeated, in a session"): 7,
 }
 VERSION = (3, 11)
 """The recorded version of Python; 3.12 calls no function for a comprehension."""

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.protocol.create_topics import (
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from lakelog.protocol.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from scripted_clients import ScriptedConnection
 from simulator import World
 from simulator.clients.client import Client

@@ -7,17 +7,19 @@ from pathlib import Path
 import pytest
 
 from doubles.disk import MemoryDisk
+from lakelog.base.uuids import ZERO_UUID
 from lakelog.storage.checkpoint import (
     HIGH_WATERMARKS,
     Checkpoints,
+    KnownLog,
     MalformedCheckpoint,
     decode_epochs,
     decode_offsets,
     encode_epochs,
     encode_offsets,
 )
-from lakelog.storage.seal import FolderSeal
-from storage_kit import ManualClock
+from lakelog.storage.marks import FolderSeal
+from storage_kit import TOPIC_ID, ManualClock
 
 FOLDER = Path("/data")
 
@@ -61,3 +63,24 @@ def test_only_files_that_have_changed_are_written() -> None:
     checkpoints.begin({HIGH_WATERMARKS: {("a", 0): 6}}, b"2").run()
     assert decode_offsets(disk.read(FOLDER / HIGH_WATERMARKS)) == {("a", 0): 6}
     assert not disk.exists(FOLDER / "first")
+
+
+OTHER_ID = bytes(range(100, 116))
+KNOWN = KnownLog(TOPIC_ID, 7, 3, 9, 5, ((0, 3), (4, 6)), ((3, 77),))
+
+
+def test_the_entry_of_the_same_topic_is_kept() -> None:
+    assert KNOWN.as_of(TOPIC_ID) == KNOWN
+
+
+def test_an_entry_without_a_topic_is_of_the_topic_that_is_found() -> None:
+    """Checkpoints of Apache Kafka have no topic ids."""
+    assert KNOWN._replace(topic_id=ZERO_UUID).as_of(TOPIC_ID) == KNOWN
+
+
+@pytest.mark.parametrize("known", [KNOWN, KNOWN._replace(aborted=None)])
+def test_nothing_is_known_of_a_new_topic_with_an_old_name(known: KnownLog) -> None:
+    assert not known.is_of(OTHER_ID)
+    blank = known.as_of(OTHER_ID)
+    assert (blank.topic_id, blank.recovery_point, blank.start) == (OTHER_ID, 0, 0)
+    assert (blank.high_watermark, blank.cleaned, blank.epochs) == (-1, -1, ())

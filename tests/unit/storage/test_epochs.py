@@ -13,8 +13,8 @@ from lakelog.storage.checkpoint import (
     encode_offsets,
 )
 from lakelog.storage.epochs import EpochCache
+from lakelog.storage.folder.identity import decode_partition_metadata, encode_partition_metadata
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
-from lakelog.storage.folder.properties import decode_partition_metadata, encode_partition_metadata
 from storage_kit import DATA, NOW, TOPIC_ID, append, make_batch, memory_store
 
 ENTRIES = [(1, 0), (4, 10), (6, 30)]

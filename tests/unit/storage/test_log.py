@@ -12,14 +12,14 @@ from lakelog.records.batch import iter_batches
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
+from lakelog.storage.files import INDEX, TIME_INDEX
 from lakelog.storage.log import Log
-from lakelog.storage.names import INDEX, TIME_INDEX
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import ProducerStateTable
-from lakelog.storage.segments.agreement import LAST_BYTES_MAX
 from lakelog.storage.segments.handles import HandleCache
+from lakelog.storage.segments.scan import LAST_BYTES_MAX
 from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from lakelog.storage.segments.segment_list import SegmentList
 from storage_kit import NOW, Store, append, make_batch, memory_store, record_at
 

@@ -18,7 +18,7 @@ from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin, ClusterDescription
-    from lakelog.client.admin.features import Feature
+    from lakelog.client.admin.brokers import Feature
     from lakelog.client.view import Topic
 
 
@@ -312,6 +312,6 @@ def _states(cluster: ClusterDescription, topics: Sequence[Topic]) -> dict[int, s
 
 
 def _addresses(cluster: ClusterDescription) -> dict[int, str]:
-    from lakelog.client.address import shown
+    from lakelog.client.view import shown
 
     return {broker.node_id: shown((broker.host, broker.port)) for broker in cluster.brokers}

@@ -23,8 +23,8 @@ from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.storage.errors import DirectoryInUse, StorageError
+from lakelog.storage.folder.identity import META_PROPERTIES, decode_meta_properties
 from lakelog.storage.folder.ownership import Ownership
-from lakelog.storage.folder.properties import META_PROPERTIES, decode_meta_properties
 
 T = TypeVar("T")
 

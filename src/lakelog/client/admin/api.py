@@ -21,17 +21,15 @@ from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, check
 from lakelog.client.offsets import OffsetAt, TopicPartition, known_offsets, list_offsets
 from lakelog.client.view import ClusterView
-from lakelog.protocol.describe_log_dirs import (
+from lakelog.protocol.replicas import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
 
 if TYPE_CHECKING:
-    from lakelog.client.admin.brokers import Brokers
+    from lakelog.client.admin.brokers import Brokers, Elections, Features
     from lakelog.client.admin.configs import Configs
-    from lakelog.client.admin.elections import Elections
-    from lakelog.client.admin.features import Features
     from lakelog.client.admin.groups import Groups
     from lakelog.client.admin.topics import Topics
     from lakelog.client.admin.transactions import Transactions
@@ -84,7 +82,7 @@ class Admin(Closeable):
     @cached_property
     def features(self) -> Features:
         """Operations on feature levels."""
-        from lakelog.client.admin.features import Features
+        from lakelog.client.admin.brokers import Features
 
         return Features(self._cluster)
 
@@ -98,7 +96,7 @@ class Admin(Closeable):
     @cached_property
     def elections(self) -> Elections:
         """Elections of leaders on request."""
-        from lakelog.client.admin.elections import Elections
+        from lakelog.client.admin.brokers import Elections
 
         return Elections(self._cluster)
 

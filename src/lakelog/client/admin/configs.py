@@ -10,17 +10,15 @@ from lakelog.base.config.key import ConfigType
 from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ConnectionLostError, UnreachableError, check
-from lakelog.protocol.describe_configs import (
+from lakelog.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
-)
-from lakelog.protocol.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    IncrementalConfig,
+    IncrementalResource,
 )
 
 _SET = 0
@@ -156,12 +154,12 @@ class Configs:
     ) -> None:
         """Set the given keys; `None` resets a key to its default. Raises INVALID_CONFIG."""
         changes = [
-            AlterableConfig(
+            IncrementalConfig(
                 name=key, config_operation=_DELETE if value is None else _SET, value=value
             )
             for key, value in values.items()
         ]
-        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+        resource = IncrementalResource(resource_type=kind, resource_name=name, configs=changes)
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
         self._cluster.retrying(lambda: self._send(kind, name, request))
 

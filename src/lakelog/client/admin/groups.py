@@ -12,28 +12,28 @@ from lakelog.client.committed import Committed, commit_offsets, fetch_committed
 from lakelog.client.errors import (
     ClientError,
     ConnectionLostError,
-    OutcomeUnknownError,
     UnreachableError,
     check,
+    outcome_unknown,
 )
 from lakelog.client.offsets import LATEST, TopicPartition, list_offsets
-from lakelog.protocol.consumer_group_describe import (
+from lakelog.protocol.consumer_protocol import ConsumerProtocolAssignment, decode_versioned
+from lakelog.protocol.groups import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-)
-from lakelog.protocol.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
-from lakelog.protocol.consumer_group_describe import Member as DescribedConsumerMember
-from lakelog.protocol.consumer_protocol import ConsumerProtocolAssignment, decode_versioned
-from lakelog.protocol.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from lakelog.protocol.describe_groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
-from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
-from lakelog.wire.errors import WireError
+from lakelog.protocol.groups import Member as DescribedConsumerMember
+from lakelog.wire.primitives import WireError
 
 CONSUMER_PROTOCOL = "consumer"
 CLASSIC, CONSUMER = "classic", "consumer"
@@ -223,8 +223,7 @@ class Groups:
                 response = self._cluster.ask(node, request, DeleteGroupsResponse)
             except ConnectionLostError as error:
                 # Not repeated: after a success, a second request would not find the group.
-                text = f"deleting group {group!r} may or may not have been done: {error.message}"
-                raise OutcomeUnknownError(error.code, text) from error
+                raise outcome_unknown(f"deleting group {group!r}", error) from error
             (result,) = response.results
             check(result.error_code, f"group {group!r}", result.error_message)
 
@@ -235,7 +234,7 @@ class Groups:
 
         Partitions without unread records are left out. Unreadable partitions are left out as well.
         """
-        from lakelog.client.first_times import first_times  # it imports all that reads records
+        from lakelog.client.consumer.reader import first_times  # it imports all that reads records
 
         return first_times(self._cluster, offsets)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.admin.change import change, check_change
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import (
     ClientError,
@@ -16,35 +15,30 @@ from lakelog.client.errors import (
     UnreachableError,
     UnsupportedError,
     check,
+    check_change,
 )
 from lakelog.client.offsets import EARLIEST, LATEST, TopicPartition, list_offsets
 from lakelog.client.view import Topic
-from lakelog.protocol.create_partitions import (
+from lakelog.protocol.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from lakelog.protocol.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
-)
-from lakelog.protocol.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from lakelog.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
-)
-from lakelog.protocol.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
-)
-from lakelog.protocol.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    TopicRequest,
 )
 
 HIGH_WATERMARK = -1
@@ -192,8 +186,8 @@ class Topics:
         )
 
         def work() -> bool:
-            response = change(
-                self._cluster, request, CreateTopicsResponse, f"creating topic {name!r}"
+            response = self._cluster.change(
+                request, CreateTopicsResponse, f"creating topic {name!r}"
             )
             for row in response.topics:
                 if exist_ok and row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -215,8 +209,8 @@ class Topics:
         )
 
         def work() -> None:
-            response = change(
-                self._cluster, request, DeleteTopicsResponse, f"deleting topic {name!r}"
+            response = self._cluster.change(
+                request, DeleteTopicsResponse, f"deleting topic {name!r}"
             )
             for row in response.responses:
                 if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -236,7 +230,7 @@ class Topics:
 
         def work() -> None:
             what = f"adding partitions to topic {name!r}"
-            response = change(self._cluster, request, CreatePartitionsResponse, what)
+            response = self._cluster.change(request, CreatePartitionsResponse, what)
             for row in response.results:
                 if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise TopicNotFoundError(name)

@@ -10,23 +10,19 @@ from lakelog.client.cluster import TRANSACTION, Cluster
 from lakelog.client.errors import check, refused
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.view import NO_LEADER
-from lakelog.protocol.describe_producers import (
+from lakelog.protocol.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     ProducerState,
     TopicRequest,
 )
-from lakelog.protocol.describe_transactions import (
+from lakelog.protocol.transactions import (
+    NOT_A_SINK,
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
-)
-from lakelog.protocol.list_transactions import (
-    NOT_A_SINK,
     ListTransactionsRequest,
     ListTransactionsResponse,
-)
-from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -311,7 +307,7 @@ class Transactions:
         self._cluster.retrying(work)
 
 
-def _control(row: TransactionState) -> SinkControl | None:
+def _control(row: DescribedTransaction) -> SinkControl | None:
     if row.sink is None:
         return None
     children = tuple(

@@ -23,6 +23,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.base.events import event
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, Membership, commit_offsets, fetch_committed
+from lakelog.client.consumer.batches import LEVELS
 from lakelog.client.consumer.columns import Projection, wanted_columns
 from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Misplaced, Trouble
 from lakelog.client.consumer.group import GroupSession
@@ -34,7 +35,6 @@ from lakelog.client.consumer.positions import (
     checked_topics,
 )
 from lakelog.client.errors import ClientError, LogTruncatedError
-from lakelog.client.isolation import LEVELS
 from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt, TopicPartition, list_offsets
 from lakelog.columns.packages import optional
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES

@@ -13,13 +13,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode
+from lakelog.client.consumer.batches import Batch
 from lakelog.client.errors import ClientError
-from lakelog.client.isolation import Batch
 from lakelog.client.offsets import TopicPartition
 from lakelog.columns.decoding.decode import ImpossibleTimestampError, decode_columns
 from lakelog.columns.decoding.groups import column_types
 from lakelog.columns.packages import optional
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode, error_code
-from lakelog.client.consumer.damage import is_damaged, with_damaged
+from lakelog.client.consumer.batches import Batch, is_damaged, with_damaged, without_aborted
 from lakelog.client.errors import ClientError, refused
-from lakelog.client.isolation import Batch, without_aborted
 from lakelog.client.offsets import EpochEnd
 from lakelog.client.view import Topic
 from lakelog.protocol.fetch import (

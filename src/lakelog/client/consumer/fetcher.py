@@ -20,9 +20,8 @@ from lakelog.client.consumer.fetch import (
     read_response,
 )
 from lakelog.client.consumer.positions import Position
-from lakelog.client.errors import ClientError, ConnectionLostError, refused
+from lakelog.client.errors import ClientError, ConnectionLostError, log_retry, pause_s, refused
 from lakelog.client.offsets import EpochEnd, epoch_ends_at_once
-from lakelog.client.retry import log_retry, pause_s
 from lakelog.protocol.fetch import FetchResponse
 
 _ANSWER_SLACK_S = 30.0

@@ -21,13 +21,15 @@ from lakelog.client.consumer.membership import (
     MembershipState,
     Step,
 )
-from lakelog.client.errors import ClientError
+from lakelog.client.errors import ClientError, log_retry, pauses
 from lakelog.client.offsets import TopicPartition
-from lakelog.client.retry import log_retry, pauses
-from lakelog.protocol.heartbeat import HeartbeatResponse
-from lakelog.protocol.join_group import JoinGroupResponse
-from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from lakelog.protocol.sync_group import SyncGroupResponse
+from lakelog.protocol.group_members import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
 
 _ANSWER_SLACK_S = 5.0
 _LEAVE_TIMEOUT_S = 3.0

@@ -25,19 +25,18 @@ from lakelog.protocol.consumer_protocol import (
     encode_versioned,
 )
 from lakelog.protocol.consumer_protocol import TopicPartition as TopicPartitions
-from lakelog.protocol.heartbeat import HeartbeatRequest
-from lakelog.protocol.join_group import (
+from lakelog.protocol.group_members import (
+    HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-)
-from lakelog.protocol.leave_group import LeaveGroupRequest, MemberIdentity
-from lakelog.protocol.sync_group import (
+    LeaveGroupRequest,
+    MemberIdentity,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Buffer
 
 PROTOCOL_TYPE = "consumer"

@@ -13,10 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.errors import ClientError, NotWrittenError, OutcomeUnknownError
+from lakelog.client.errors import ClientError, NotWrittenError, OutcomeUnknownError, pause_s
 from lakelog.client.producer.batch import OpenBatch, PartitionQueue, ProducerBatch, Records
 from lakelog.client.producer.results import BatchResult, Verdict, judge, maybe_written
-from lakelog.client.retry import pause_s
 from lakelog.records.builder import BatchBuilder
 
 _FAILED_MAX = 1000

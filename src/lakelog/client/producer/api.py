@@ -23,11 +23,16 @@ from lakelog.client.cluster import Cluster
 from lakelog.client.errors import NotWrittenError, OutcomeUnknownError, PartitionNotFoundError
 from lakelog.client.producer.accumulator import Accumulator, Settings
 from lakelog.client.producer.batch import OpenBatch, PartitionQueue
-from lakelog.client.producer.partitioner import Partitioner, Sticky, by_key
+from lakelog.client.producer.records import (
+    LARGER,
+    Partitioner,
+    Sticky,
+    TableWriter,
+    by_key,
+    check_types,
+)
 from lakelog.client.producer.results import BatchResult, Delivery, TableDelivery
 from lakelog.client.producer.sender import Sender, SenderSettings
-from lakelog.client.producer.tables import LARGER, TableWriter
-from lakelog.client.producer.types import check_types
 from lakelog.client.view import ClusterView
 from lakelog.columns.encoding.rows import EncodedBatch
 from lakelog.records.builder import HeaderItems

@@ -39,14 +39,14 @@ from lakelog.client.committed import Committed, Membership
 from lakelog.client.errors import ClientError, UnsupportedError, check
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.producer.api import Producer
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from lakelog.protocol.txn_offset_commit import (
+from lakelog.protocol.offsets import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 
 _BUMPING_END = 5
 _COMMIT_WITH_NAMES = 5

@@ -10,28 +10,30 @@ with Sink("localhost:9092", "orders-by-day") as sink, SinkProducer("localhost:90
     sink.commit(run, batch, receipts)                  # in the driver: all receipts, or none
 ```
 
-`coordinator` asks the coordinator of a sink id, `producer` writes the records of one task, `batch`
-has the values that tasks return to their driver, and `errors` the reasons of refusals.
+`coordinator` asks the coordinator of a sink id and has the reasons of refusals, `producer` writes
+the records of one task, and `requests` has the values that tasks return to their driver.
 """
 
 from __future__ import annotations
 
-from lakelog.client.sink.batch import Receipt, Run, Written
-from lakelog.client.sink.coordinator import OpenChild, Sink, SinkStatus
-from lakelog.client.sink.errors import (
+from lakelog.client.sink.coordinator import (
     AnotherQueryError,
     BatchAheadError,
     BatchCommittedError,
     ContentDiffersError,
     NotASinkError,
+    OpenChild,
     RecordsLostError,
     RunFencedError,
     RunLimitError,
+    Sink,
     SinkError,
     SinkLimitError,
+    SinkStatus,
     TransactionNotOpenError,
 )
 from lakelog.client.sink.producer import SinkProducer
+from lakelog.client.sink.requests import QueryRun, Receipt, RecordCount
 
 __all__ = [
     "AnotherQueryError",
@@ -40,9 +42,10 @@ __all__ = [
     "ContentDiffersError",
     "NotASinkError",
     "OpenChild",
+    "QueryRun",
     "Receipt",
+    "RecordCount",
     "RecordsLostError",
-    "Run",
     "RunFencedError",
     "RunLimitError",
     "Sink",
@@ -51,5 +54,4 @@ __all__ = [
     "SinkProducer",
     "SinkStatus",
     "TransactionNotOpenError",
-    "Written",
 ]

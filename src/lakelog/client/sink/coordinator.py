@@ -1,5 +1,9 @@
 """The coordinator of a sink id: begins runs, ends batches, and reads the control record.
 
+Each reason of a refusal has a class; nothing was changed by the request. Any other failure is a
+`ClientError` as elsewhere: `UnsupportedError` for a broker without commit sets,
+`OutcomeUnknownError` for a commit without an answer.
+
 A request is sent only on a connection whose broker supports commit sets. Another broker would
 ignore the fields of lakelog's own, and answer EndTxn with success although no record is committed.
 """
@@ -21,16 +25,121 @@ from lakelog.client.errors import (
     check,
 )
 from lakelog.client.sink import requests
-from lakelog.client.sink.batch import Receipt, Run
-from lakelog.client.sink.errors import check_sink
-from lakelog.protocol.commit_sets import FEATURE, NO_BATCH
-from lakelog.protocol.describe_transactions import (
+from lakelog.client.sink.requests import QueryRun, Receipt
+from lakelog.protocol.commit_sets import FEATURE, NO_BATCH, Refusal, RefusedCommitSet, SinkState
+from lakelog.protocol.producers import InitProducerIdResponse
+from lakelog.protocol.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
 )
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdResponse
 from lakelog.wire.schema import Message
+
+
+class SinkError(ClientError):
+    """The coordinator refuses a request about a sink.
+
+    sink: the control record, as far as the coordinator returned it.
+    """
+
+    advice = ""
+
+    def __init__(self, code: ErrorCode, message: str, sink: SinkState | None = None) -> None:
+        super().__init__(code, message, hint=self.advice)
+        self.sink = sink
+
+    @property
+    def retriable(self) -> bool:
+        """False: the same request would be refused again."""
+        return False
+
+
+class AnotherQueryError(SinkError):
+    """The sink id belongs to another query, so batch numbers would not mean the same batches."""
+
+    advice = "Use another sink id (or generation) for a query with a new checkpoint."
+
+
+class RunFencedError(SinkError):
+    """A newer run of the query has replaced this one, which never returns."""
+
+    advice = "Stop this run; the newer one continues."
+
+
+class BatchCommittedError(SinkError):
+    """The batch is committed already; nothing of it may be written again."""
+
+
+class BatchAheadError(SinkError):
+    """A batch before this one is not committed: the checkpoint is not the one of the last run."""
+
+    advice = "Restart the query from the checkpoint of the last committed batch."
+
+
+class TransactionNotOpenError(SinkError):
+    """A task's transaction timed out or was aborted before the batch was committed."""
+
+    advice = "Raise the transaction timeout of the sink above the duration of a batch."
+
+
+class ContentDiffersError(SinkError):
+    """A task's transaction has other partitions than its receipt, or two receipts are of one task.
+
+    Also a repeated commit with other receipts than the first one.
+    """
+
+
+class RecordsLostError(SinkError):
+    """A log lacks records of a receipt: a broker lost them after it had acknowledged them."""
+
+    advice = "Write the batch again, in a new run."
+
+
+class SinkLimitError(SinkError):
+    """The batch has too many tasks or partitions for one commit."""
+
+    advice = "Write the batch with fewer tasks, or to fewer partitions."
+
+
+class RunLimitError(SinkError):
+    """Too many runs of the query have begun, one after another, without a commit."""
+
+    advice = "Stop all runs, then remove the sink, or use another sink id."
+
+
+class NotASinkError(SinkError):
+    """The id is unknown, or belongs to an ordinary transactional producer."""
+
+
+_CLASSES: dict[int, type[SinkError]] = {
+    Refusal.ANOTHER_QUERY: AnotherQueryError,
+    Refusal.RUN_FENCED: RunFencedError,
+    Refusal.BATCH_COMMITTED: BatchCommittedError,
+    Refusal.BATCH_AHEAD: BatchAheadError,
+    Refusal.NOT_OPEN: TransactionNotOpenError,
+    Refusal.CONTENT_DIFFERS: ContentDiffersError,
+    Refusal.RECORDS_LOST: RecordsLostError,
+    Refusal.TOO_LARGE: SinkLimitError,
+    Refusal.TOO_MANY_RUNS: RunLimitError,
+    Refusal.NOT_A_SINK: NotASinkError,
+    Refusal.IS_A_SINK: NotASinkError,
+}
+
+
+def check_sink(
+    code: int, refused: RefusedCommitSet | None, where: str, sink: SinkState | None = None
+) -> None:
+    """Raise the error of a response about a sink, if it has one.
+
+    Raises `SinkError` for a refusal, also for a reason that this version does not know, and
+    `ClientError` for any other error.
+    """
+    if refused is not None:
+        kind = _CLASSES.get(refused.reason, SinkError)
+        raise kind(ErrorCode.INVALID_TXN_STATE, refused.message, sink)
+    check(code, where)
+
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
@@ -82,7 +191,7 @@ class Sink(Closeable):
     def close(self) -> None:
         self._cluster.close()
 
-    def begin(self, query_id: str, run_id: str, batch: int, *, expires: bool = False) -> Run:
+    def begin(self, query_id: str, run_id: str, batch: int, *, expires: bool = False) -> QueryRun:
         """Begin a run of a query, or continue it.
 
         The first call of a run fences the run before it and aborts the transactions of its tasks.
@@ -101,17 +210,17 @@ class Sink(Closeable):
         """
         request = requests.begin_run(self.sink_id, query_id, run_id, batch, expires=expires)
 
-        def work() -> Run:
+        def work() -> QueryRun:
             response = ask(self._cluster, self.sink_id, request, InitProducerIdResponse)
             check_sink(response.error_code, response.refused, self._where, response.sink)
             next_batch = NO_BATCH if response.sink is None else response.sink.next_batch
             identity = response.producer_id, response.producer_epoch
-            return Run(self.sink_id, query_id, run_id, *identity, next_batch)
+            return QueryRun(self.sink_id, query_id, run_id, *identity, next_batch)
 
         return self._retrying(work)
 
     def commit(
-        self, run: Run, batch: int, receipts: Iterable[Receipt], content: bytes = b""
+        self, run: QueryRun, batch: int, receipts: Iterable[Receipt], content: bytes = b""
     ) -> None:
         """Commit a batch: these tasks' records become visible, and no others.
 
@@ -128,7 +237,7 @@ class Sink(Closeable):
         winners = map(requests.winner, receipts)
         self._end(batch, requests.end_batch(run, batch, winners, commit=True, content=content))
 
-    def abort(self, run: Run, batch: int) -> None:
+    def abort(self, run: QueryRun, batch: int) -> None:
         """Abort the transactions of a batch, and of batches before it, without a commit.
 
         Raises `BatchCommittedError` if the batch is committed, and `RunFencedError` if a newer run

@@ -9,11 +9,10 @@ from lakelog.client.cluster import TRANSACTION
 from lakelog.client.errors import ClientError
 from lakelog.client.producer.api import Producer
 from lakelog.client.sink import requests
-from lakelog.client.sink.batch import Receipt, Run, Written
-from lakelog.client.sink.coordinator import ask
-from lakelog.client.sink.errors import check_sink
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdResponse
+from lakelog.client.sink.coordinator import ask, check_sink
+from lakelog.client.sink.requests import QueryRun, Receipt, RecordCount
+from lakelog.protocol.producers import InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 
 _UNNAMED = "sink"
 """Until the first task; no record is sent before it."""
@@ -36,14 +35,14 @@ class SinkProducer(Producer):
         super().__init__(bootstrap, transactional_id=_UNNAMED, **settings)
         self._transaction_timeout_ms = transaction_timeout_ms
         self._receipt: Receipt | None = None
-        self._run: Run | None = None
+        self._run: QueryRun | None = None
 
     @property
     def is_usable(self) -> bool:
         """Whether another task may be opened; not after an error that fenced the producer."""
         return self._sender.fatal is None and not self._is_closed
 
-    def open(self, run: Run, batch: int, partition: int, attempt: int) -> None:
+    def open(self, run: QueryRun, batch: int, partition: int, attempt: int) -> None:
         """Begin the transaction of a task.
 
         attempt: differs in all attempts of one partition, also in concurrent ones. Waits until the
@@ -101,7 +100,7 @@ class SinkProducer(Producer):
         with self._lock:
             counts = self._accumulator.written()
         self._receipt = None
-        written = tuple(Written(*key, records) for key, records in sorted(counts.items()))
+        written = tuple(RecordCount(*key, records) for key, records in sorted(counts.items()))
         return opened._replace(written=written)
 
     def abort(self) -> None:
@@ -149,7 +148,7 @@ class SinkProducer(Producer):
         )
         return self._accumulator.is_idle
 
-    def _initialised(self, run: Run, child: str) -> tuple[int, int]:
+    def _initialised(self, run: QueryRun, child: str) -> tuple[int, int]:
         request = requests.open_child(run, child, self._transaction_timeout_ms)
 
         def work() -> tuple[int, int]:

@@ -1,4 +1,6 @@
-"""Requests to the coordinator of a sink (docs/formats/commit-sets.md).
+"""Requests to the coordinator of a sink (docs/formats/commit-sets.md), and the values in them.
+
+Tasks and driver of a sink exchange the values. All are tuples, so they can be pickled.
 
 They are safe to repeat. A broker without commit sets would ignore the fields of lakelog's own, so
 they are for connections whose broker lists `FEATURE` only.
@@ -7,9 +9,10 @@ they are for connections whose broker lists `FEATURE` only.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from lakelog.client.sink.batch import Receipt, Run
 from lakelog.protocol.commit_sets import (
+    NO_BATCH,
     CommitSet,
     SinkParent,
     SinkRun,
@@ -17,8 +20,59 @@ from lakelog.protocol.commit_sets import (
     WrittenPartition,
     WrittenTopic,
 )
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import EndTxnRequest
+
+
+class QueryRun(NamedTuple):
+    """A run of a query that holds a sink id, as `Sink.begin` returned it.
+
+    next_batch: the batch that was next then; -1 if the sink had committed none. The first batch
+    that is committed may then have any number.
+    """
+
+    sink_id: str
+    query_id: str
+    run_id: str
+    producer_id: int
+    producer_epoch: int
+    next_batch: int = NO_BATCH
+
+    def has_committed(self, batch: int) -> bool:
+        """Return whether the batch was committed when the run began or continued."""
+        return batch < self.next_batch
+
+    def child_id(self, batch: int, partition: int, attempt: int) -> str:
+        """Return the transactional id of one attempt to write one partition of a batch.
+
+        Raises `ValueError` for a negative number.
+        """
+        if min(batch, partition, attempt) < 0:
+            raise ValueError(f"batch {batch}, partition {partition}, attempt {attempt}: negative")
+        return f"{self.sink_id}/{batch}/{partition}/{attempt}"
+
+
+class RecordCount(NamedTuple):
+    """The number of records that a task wrote to one partition of a topic."""
+
+    topic: str
+    partition: int
+    records: int
+
+
+class Receipt(NamedTuple):
+    """The open transaction of a task. All its records are acknowledged, but not committed."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    written: tuple[RecordCount, ...]
+
+    @property
+    def records(self) -> int:
+        """The number of records in all partitions."""
+        return sum(batch.records for batch in self.written)
+
 
 _TIMEOUT_MS = 60_000
 """Transaction timeout of the sink's own id, which has no transaction."""
@@ -39,7 +93,7 @@ def begin_run(
     )
 
 
-def open_child(run: Run, child_id: str, timeout_ms: int) -> InitProducerIdRequest:
+def open_child(run: QueryRun, child_id: str, timeout_ms: int) -> InitProducerIdRequest:
     """Return the request that begins the transaction of a task. timeout_ms: of the transaction."""
     return InitProducerIdRequest(
         transactional_id=child_id,
@@ -49,7 +103,7 @@ def open_child(run: Run, child_id: str, timeout_ms: int) -> InitProducerIdReques
 
 
 def end_batch(
-    run: Run, batch: int, winners: Iterable[Winner], *, commit: bool, content: bytes = b""
+    run: QueryRun, batch: int, winners: Iterable[Winner], *, commit: bool, content: bytes = b""
 ) -> EndTxnRequest:
     """Return the request that ends a batch: it commits the winners, and aborts all other tasks.
 

@@ -15,23 +15,20 @@ from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.requests import answered, complete
 from lakelog.coordinator.shard import Now, Reply
-from lakelog.protocol.consumer_group_describe import (
+from lakelog.protocol.groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-)
-from lakelog.protocol.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
-from lakelog.protocol.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
-)
-from lakelog.protocol.describe_groups import (
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
-from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
-from lakelog.protocol.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from lakelog.protocol.offsets import OffsetDeleteRequest, OffsetDeleteResponse
 from lakelog.runtime.api import Tasks
 
 

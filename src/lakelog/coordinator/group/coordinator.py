@@ -33,21 +33,28 @@ from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.requests import ClientRequest, answered
 from lakelog.coordinator.shard import Now, PartitionLogs, Reply, Result, TransactionMarker
-from lakelog.protocol.consumer_group_heartbeat import (
+from lakelog.protocol.group_members import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
-from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
-from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from lakelog.protocol.offset_fetch import (
+from lakelog.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
-from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
-from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from lakelog.runtime.api import Clock, Random, Tasks
 
 GROUP_TOPIC = "__consumer_offsets"

@@ -18,8 +18,13 @@ from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.requests import complete
 from lakelog.coordinator.shard import Effect, Now, Result
-from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
-from lakelog.protocol.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from lakelog.protocol.group_members import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 
 
 class JoinGroup(Join):

@@ -28,8 +28,11 @@ from lakelog.coordinator.group.offsets.commit import (
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.shard import Now, Result
-from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest
+from lakelog.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    TxnOffsetCommitRequest,
+)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -20,10 +20,13 @@ from lakelog.coordinator.group.consumer.offset_access import check_consumer_fetc
 from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.records import OffsetCommitValue
 from lakelog.coordinator.group.state import AnyGroup, ShardState
-from lakelog.protocol.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
-from lakelog.protocol.describe_groups import DescribedGroup, DescribedGroupMember
-from lakelog.protocol.list_groups import ListedGroup
-from lakelog.protocol.offset_fetch import OffsetFetchRequestGroup
+from lakelog.protocol.groups import (
+    DescribedConsumerGroup,
+    DescribedGroup,
+    DescribedGroupMember,
+    ListedGroup,
+)
+from lakelog.protocol.offsets import OffsetFetchRequestGroup
 
 _NOT_FOUND_SINCE = 6
 _CLASSIC = "classic"

@@ -34,8 +34,7 @@ from lakelog.coordinator.group.records import (
 from lakelog.coordinator.group.removal import Cleanup, Deletions, Evictions
 from lakelog.coordinator.group.state import DueTimer, ShardState
 from lakelog.coordinator.shard import Now, Result
-from lakelog.protocol.join_group import JoinGroupResponse
-from lakelog.protocol.sync_group import SyncGroupResponse
+from lakelog.protocol.group_members import JoinGroupResponse, SyncGroupResponse
 from lakelog.runtime.api import Random
 
 

@@ -14,18 +14,16 @@ from lakelog.base.memory_budget import Share
 from lakelog.coordinator.host import ShardHost, TopicSizes
 from lakelog.coordinator.shard import PartitionLogs, Reply, SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
-from lakelog.coordinator.transaction.endings import FenceId
+from lakelog.coordinator.transaction.endings import FenceId, MarkerDriver, MarkerWriter
 from lakelog.coordinator.transaction.hanging import Owner
 from lakelog.coordinator.transaction.ids import Fence, Fences
 from lakelog.coordinator.transaction.listing import TransactionFilter
-from lakelog.coordinator.transaction.markers import MarkerDriver, MarkerWriter
 from lakelog.coordinator.transaction.producer_id_reservations import ProducerIdReservations
 from lakelog.coordinator.transaction.producers import (
     AddPartitions,
     EndTransaction,
     InitialiseProducer,
     ProducerReply,
-    VerifyAdding,
     verify,
 )
 from lakelog.coordinator.transaction.requests import Needs, ProducerLogs
@@ -38,14 +36,16 @@ from lakelog.coordinator.transaction.state import (
     TransactionVersion,
 )
 from lakelog.coordinator.transaction.transitions import End, Producer
-from lakelog.protocol.describe_transactions import (
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
+    EndTxnRequest,
+    EndTxnResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
 )
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from lakelog.runtime.api import Clock, Tasks
 
 TRANSACTION_TOPIC = "__transaction_state"
@@ -70,12 +70,12 @@ class TransactionAdmin:
         states = [self.describe(transactional_id) for transactional_id in names]
         return DescribeTransactionsResponse(transaction_states=states)
 
-    def describe(self, transactional_id: str) -> TransactionState:
+    def describe(self, transactional_id: str) -> DescribedTransaction:
         """Return the state of one transactional id, or an error code."""
         try:
             return self._host.shard_of(transactional_id).describe(transactional_id)
         except KafkaError as error:
-            return TransactionState(transactional_id=transactional_id, error_code=error.code)
+            return DescribedTransaction(transactional_id=transactional_id, error_code=error.code)
 
     def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
         """Return the transactional ids coordinated by this broker that match the filters.
@@ -258,12 +258,13 @@ class TransactionCoordinator:
         future = self._tasks.future()
         if add:
             self._host.ask(
-                VerifyAdding(
+                AddPartitions(
                     future=future,
                     key=transactional_id,
                     producer=producer,
                     partitions=asked,
                     version=TransactionVersion.BUMPING,
+                    by_partition=True,
                 )
             )
         else:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.coordinator.transaction.state import (
     OpenTransaction,
     Transaction,
@@ -33,7 +33,7 @@ from lakelog.coordinator.transaction.state import (
     TransactionVersion,
     last_epoch_of,
 )
-from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
+from lakelog.protocol.transactions import DescribedTransaction
 
 _S = TransactionState
 

@@ -289,8 +289,9 @@ class TransactionalIds:
     def _arm(self, now: Now, transactional_id: str, transaction: Transaction | None) -> None:
         key = TimerKey(TimerKind.TIMEOUT, transactional_id)
         if transaction is None or transaction.state is not TransactionState.ONGOING:
-            self.deadlines.cancel(key)
-        elif key not in self.deadlines:
+            if key in self.deadlines.at:
+                self.deadlines.cancel(key)
+        elif key not in self.deadlines.at:
             # From the wall clock in the record, because the monotonic clock of another broker, or
             # of the process before a restart, has another origin.
             left_ms = transaction.start_ms + transaction.timeout_ms - now.wall_ms

@@ -12,10 +12,12 @@ from typing import Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
 from lakelog.protocol.commit_sets import ChildState
-from lakelog.protocol.describe_transactions import TopicData
-from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
-from lakelog.protocol.list_transactions import ListTransactionsRequest
-from lakelog.protocol.list_transactions import TransactionState as ListedTransaction
+from lakelog.protocol.transactions import (
+    DescribedTransaction,
+    ListedTransaction,
+    ListTransactionsRequest,
+    TopicData,
+)
 
 _STATES = {state.label for state in TransactionState}
 _PATTERN_MEMORY_BYTES = 1 << 20

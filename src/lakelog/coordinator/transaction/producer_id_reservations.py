@@ -7,17 +7,14 @@ whether the second needs an id.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
+from lakelog.coordinator.requests import log_bug
 from lakelog.coordinator.shard import coordinator_code
 from lakelog.coordinator.transaction.state import NO_PRODUCER_ID
 from lakelog.runtime.api import Tasks
-
-logger = logging.getLogger(__name__)
 
 
 class NewProducerId(NamedTuple):
@@ -69,12 +66,9 @@ class ProducerIdReservations:
             code = ErrorCode.NONE
         except KafkaError as error:
             code = coordinator_code(error.code)
-        except Exception:
-            logger.exception(
-                "unexpected error while reserving a producer id for %s",
-                transactional_id,
-                extra=event("coordinator_failed", transactional_id=transactional_id),
-            )
+        except Exception:  # noqa: BLE001 - logged; the requests are refused
+            step = "reserving a producer id"
+            log_bug(step, transactional_id, transactional_id=transactional_id)
         finally:
             others = self._waiting.pop(transactional_id)
             if code is not ErrorCode.NONE:

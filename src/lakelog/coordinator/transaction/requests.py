@@ -6,15 +6,13 @@ again, because the state may have changed meanwhile.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.coordinator.requests import ClientRequest
+from lakelog.coordinator.requests import ClientRequest, log_bug
 from lakelog.coordinator.shard import Reply
 from lakelog.coordinator.transaction.producer_id_reservations import (
     NewProducerId,
@@ -22,8 +20,6 @@ from lakelog.coordinator.transaction.producer_id_reservations import (
 )
 from lakelog.coordinator.transaction.state import NO_PRODUCER_ID
 from lakelog.runtime.api import Tasks
-
-logger = logging.getLogger(__name__)
 
 NO_SEQUENCE = -1
 
@@ -106,7 +102,7 @@ class Needs:
             # Retriable: a leader is being elected, or its broker starts again.
             code = ErrorCode.CONCURRENT_TRANSACTIONS
         except Exception:  # noqa: BLE001 - logged; the request is refused
-            _log_bug(request, "reading the logs")
+            log_bug("reading the logs", request.key, transactional_id=request.key)
         finally:
             if code is not ErrorCode.NONE:
                 request.refuse(code)
@@ -124,16 +120,4 @@ def _decide_again(ask: Callable[[Request], None], request: Request) -> None:
     try:
         ask(request)
     except Exception:  # noqa: BLE001 - logged; the request is refused
-        _log_bug(request, "deciding again")
-        if not request.future.done():
-            request.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def _log_bug(request: Request, step: str) -> None:
-    """Log the exception that is being handled."""
-    logger.exception(
-        "unexpected error while %s for %s",
-        step,
-        request.key,
-        extra=event("coordinator_failed", transactional_id=request.key),
-    )
+        request.refuse_bug("deciding again", transactional_id=request.key)

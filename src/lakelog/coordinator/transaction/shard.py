@@ -30,8 +30,7 @@ from lakelog.coordinator.transaction.records import TransactionRecord, decode_re
 from lakelog.coordinator.transaction.sink.reply import sink_state
 from lakelog.coordinator.transaction.sink.sinks import Sinks
 from lakelog.coordinator.transaction.state import Sink, Transaction, TransactionState
-from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
-from lakelog.protocol.list_transactions import TransactionState as ListedTransaction
+from lakelog.protocol.transactions import DescribedTransaction, ListedTransaction
 
 
 class TransactionShard:

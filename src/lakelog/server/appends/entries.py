@@ -11,7 +11,7 @@ from lakelog.replica.role import current_leader
 from lakelog.runtime.api import Buffer
 from lakelog.server.appends.transaction_verification import ProduceCheck
 from lakelog.server.topics.topics import INTERNAL_TOPICS
-from lakelog.storage.validation.record_errors import RecordsRefusedError
+from lakelog.storage.validation import RecordsRefusedError
 
 ACKS_ALL = -1
 _ZSTD_SINCE = 7

@@ -29,7 +29,7 @@ from lakelog.records.batch import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
-from lakelog.storage.producers.verification import Verification
+from lakelog.storage.producers.beginnings import Verification
 
 TOPIC_IDS_SINCE = 13
 """The version of Produce from which on topics have ids instead of names (KIP-516)."""

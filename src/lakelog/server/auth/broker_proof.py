@@ -30,8 +30,12 @@ from lakelog.base.errors import error_code
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.log import MetadataLog
 from lakelog.network_client.errors import InvalidResponseError, NegotiationError
-from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from lakelog.protocol.connections import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from lakelog.runtime.api import Tasks
 from lakelog.wire.schema import Buffer, Message
 

@@ -23,7 +23,6 @@ from lakelog.server.connections.reply import Reply, release
 from lakelog.server.connections.request_budget import UNIT_SHIFT, Rank
 from lakelog.server.connections.request_sink import ProtocolViolation, RequestSink
 from lakelog.server.connections.sampling import Sampling
-from lakelog.server.connections.send_budget import SMALL
 from lakelog.server.connections.send_queue import SendQueue
 from lakelog.server.connections.session import ClientSession
 
@@ -59,7 +58,6 @@ class Connection:
         "_iterations",
         "_memory",
         "_net",
-        "_pending",
         "_reading",
         "_sink",
         "_sock",
@@ -72,6 +70,7 @@ class Connection:
         "closed",
         "expect",
         "last_active",
+        "pending",
         "received",
         "responses",
         "sampling",
@@ -100,8 +99,9 @@ class Connection:
         self._memory = limits.memory
         self._unread = limits.unread
         self._iterations = limits.iterations
-        self._pending: deque[Reply] = deque()
-        self.expect: Callable[[Reply], None] = self._pending.append
+        self.pending: deque[Reply] = deque()
+        """Requests that have not been answered, in the order of their responses."""
+        self.expect: Callable[[Reply], None] = self.pending.append
         """Gives a reply the next place in the order of responses.
 
         The place is taken when the request begins. Kafka clients match responses by order, so a
@@ -166,7 +166,7 @@ class Connection:
                 self.received.start
                 or self._stalled
                 or responses.parts
-                or self._pending
+                or self.pending
                 or not self._take_lone()
             ):
                 self._take_requests()
@@ -204,13 +204,12 @@ class Connection:
             self._yield()
             return True
         iterations.left = left - 1 - (size >> UNIT_SHIFT)
-        received.start = end
-        responses = self.responses
+        responses, view = self.responses, received.view
         responses.is_lone = True
-        self._sink.on_request(self, received.view[:end], 4, end, 1)
+        self._sink.on_request(self, view[:end], 4, end, 1)
         responses.is_lone = False
-        received.start = received.end = 0
-        if len(received.view) > _BUFFER_KEPT_MAX or self._memory.is_short:
+        received.end = 0
+        if len(view) > _BUFFER_KEPT_MAX or self._memory.is_short:
             received.drop()
         return True
 
@@ -233,7 +232,7 @@ class Connection:
             # `_must_wait` is asked only in a state in which it may say yes: this loop runs for
             # every request.
             if end > filled or (
-                (self._pending or self._stalled or responses.unsent > _UNSENT_MAX)
+                (self.pending or self._stalled or responses.unsent > _UNSENT_MAX)
                 and self._must_wait(api_key)
             ):
                 break
@@ -280,7 +279,7 @@ class Connection:
         """Return whether the next request must wait: for its turn, or until replies are read."""
         if self._yielded:
             return True
-        pending, unsent = self._pending, self.responses.unsent
+        pending, unsent = self.pending, self.responses.unsent
         if not pending and unsent <= _UNSENT_MAX:
             self._stalled = False
         else:
@@ -302,12 +301,9 @@ class Connection:
             release(reply.parts)
             return
         self._is_new = False
-        pending, responses, is_late = self._pending, self.responses, not self._handling
-        own = reply.parts
-        if is_late and len(pending) == 1 and own and len(own) == 1 and len(own[0]) <= SMALL:
-            # It leaves at once, as in `_take_lone`. A larger one has to wait for the connection's
-            # turn (`SendBudget`), as a response that is immediate.
-            responses.is_lone = True
+        pending, responses, is_late = self.pending, self.responses, not self._handling
+        if is_late and len(pending) == 1:
+            responses.is_lone = True  # it may leave at once, as in `_take_lone`
         # Only from the front: a complete reply behind an incomplete one stays.
         while pending and (parts := pending[0].parts) is not None:
             pending.popleft()
@@ -319,7 +315,7 @@ class Connection:
     def _send_late(self) -> None:
         """Send complete replies, and resume the requests that waited for them."""
         if self.responses.parts or self._has_unread:
-            if not self._pending:
+            if not self.pending:
                 self.flush()
             elif not self._flushes_soon:
                 # One event often completes several replies, such as the fetch of a follower the
@@ -364,7 +360,7 @@ class Connection:
             return
         if responses.parts or self._has_unread:
             self._report_unread()
-        if self._stalled and not (responses.parts or self._pending or self._yielded):
+        if self._stalled and not (responses.parts or self.pending or self._yielded):
             # The stalled requests waited for responses, and all are sent now: no event of the
             # socket will resume them.
             self._tasks.call_soon(self._handle_waiting)
@@ -443,19 +439,14 @@ class Connection:
         self._unread.hold(self, 0)
         # A copy, and the original is empty before the first call: `on_abandon` may complete replies
         # of this connection.
-        pending = list(self._pending)
-        self._pending.clear()
+        pending = list(self.pending)
+        self.pending.clear()
         for reply in pending:
             release(reply.parts)
             if reply.parts is None and reply.on_abandon is not None:
                 reply.on_abandon()
         self.cached_request = None
         self._sink.on_close(self, [reply for reply in pending if reply.on_abandon is not None])
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a request of this connection has not been answered yet."""
-        return bool(self._pending)
 
     def drop_idle_buffer(self) -> None:
         """Give back the receive buffer, or most of it, if it holds little or nothing."""

@@ -68,6 +68,14 @@ def _is_of_file(error: OSError) -> bool:
     return type(error) is OSError and error.errno in _OF_FILES
 
 
+def _send_copy(sock: Socket, file: File, position: int, count: int) -> int:
+    """Send a range of `file`; return the bytes that the socket took.
+
+    For a socket that encrypts (TLS): it cannot have the kernel send the file.
+    """
+    return sock.send(file.read_at(position, min(count, _READ_MAX)))
+
+
 class SendQueue:
     """The responses of one connection.
 
@@ -85,6 +93,7 @@ class SendQueue:
         "_disk",
         "_is_fresh",
         "_net",
+        "_send_file",
         "_sender",
         "_sending",
         "_slice_sent",
@@ -105,6 +114,7 @@ class SendQueue:
         """None once the connection is closed."""
         self._sock = sock
         self._net = net
+        self._send_file = net.send_file if sock.sends_files else _send_copy
         self._disk = disk
         self._tasks = tasks
         self._sending = sending
@@ -167,25 +177,41 @@ class SendQueue:
         is_small = len(parts) == 1 and len(parts[0]) <= SMALL
         for part in parts:
             if isinstance(part, LogSlice):
-                self.queue_slice(part)
+                self.send_slice(part)
             elif is_small:
                 self.send(part)
             else:
                 self.queue(part)
 
-    def queue_slice(self, part: LogSlice, head: Buffer = b"", tail: Buffer = b"") -> None:
-        """As `queue`, for a range of a file and the bytes around it.
+    def send_slice(self, part: LogSlice, head: Buffer = b"", tail: Buffer = b"") -> None:
+        """As `send`, for a range of a file and the bytes around it.
 
         The queue releases `part` when it is sent or discarded.
         """
         # For a small range a copy costs less than the second system call of `sendfile`. The read
         # also shows whether the range is resident, without a probe.
-        if part.size <= _COPY_MAX:
-            data = self._disk.read_resident(part.file, part.position, part.size)
+        size = part.size
+        if size <= _COPY_MAX:
+            data = self._disk.read_resident(part.file, part.position, size)
             if data is not None:
                 part.release()
                 self.send(b"".join((head, data, tail)))
                 return
+        # A range beyond the budget waits in the queue for the connection's turn. Sending a part of
+        # it now would overtake connections that wait.
+        elif (
+            self.is_lone
+            and part.is_resident
+            and self._cold <= 0
+            and size <= SEND_SIZE_MAX
+            and size <= self._sending.left
+            and not self.parts
+        ):
+            self._send_at_once(part, size, head, tail)
+            return
+        self._queue_slice(part, head, tail)
+
+    def _queue_slice(self, part: LogSlice, head: Buffer, tail: Buffer) -> None:
         if part.is_resident is False:
             self._cold = max(self._cold, 1)  # one cold byte is enough: a thread reads it first
         if head:
@@ -195,30 +221,14 @@ class SendQueue:
         if tail:
             self.queue(tail)
 
-    def send_slice(self, part: LogSlice, head: Buffer, tail: Buffer) -> None:
-        """As `queue_slice`; a range in the page cache is sent at once, as far as there is capacity.
-
-        A failure of the socket closes the connection; nothing is raised.
-        """
-        if (
-            not (self.is_lone and part.is_resident)
-            or self._cold > 0
-            or not _COPY_MAX < part.size <= SEND_SIZE_MAX
-        ):
-            self.queue_slice(part, head, tail)
-            return
-        # The queue waits for the connection's turn. Sending a part of it now would overtake
-        # connections that wait.
-        if part.size > self._sending.left:
-            self.queue_slice(part, head, tail)
-            return
+    def _send_at_once(self, part: LogSlice, size: int, head: Buffer, tail: Buffer) -> None:
         # `sent` counts from the start of the range: it is negative while bytes of `head` are left.
-        sock, size, sent = self._sock, part.size, -len(head)
+        sock, sent = self._sock, -len(head)
         try:
             # MSG_MORE: the kernel holds the head back, so that it shares a packet with the range.
             sent += sock.send(head, self._net.MSG_MORE)
             if sent == 0:
-                sent = self._send_file(part.file, part.position, size)
+                sent = self._send_file(sock, part.file, part.position, size)
                 self._sending.spend(sent)
                 if sent == size and tail:
                     tail = tail[sock.send(tail) :]
@@ -229,7 +239,7 @@ class SendQueue:
             self._fail(error, part.file)
             return
         if sent < 0:
-            self.queue_slice(part, head[sent:], tail)
+            self._queue_slice(part, head[sent:], tail)
             return
         if sent == size:
             part.release()
@@ -296,7 +306,7 @@ class SendQueue:
             self._read_first(head, position, min(rest, SEND_SIZE_MAX))
             return None
         self._is_fresh = False
-        sent = self._send_file(head.file, position, count)
+        sent = self._send_file(self._sock, head.file, position, count)
         if not sent:
             raise OSError("the segment ends before its index says")
         # Only bytes that were sent count: the allowance ends with the data for which a thread is
@@ -308,15 +318,6 @@ class SendQueue:
             self.parts.popleft()
             head.release()
         return sent
-
-    def _send_file(self, file: File, position: int, count: int) -> int:
-        """Send a range that is in the page cache; return the bytes that the socket took.
-
-        A socket that encrypts (TLS) cannot have the kernel send the file.
-        """
-        if self._sock.sends_files:
-            return self._net.send_file(self._sock, file, position, count)
-        return self._sock.send(file.read_at(position, min(count, _READ_MAX)))
 
     def _may_send(self, file: File, position: int, count: int) -> bool:
         """Return whether the loop will not wait for the device.

@@ -104,7 +104,7 @@ class ConnectionSweep:
         for connection in list(self._connections):
             self._release(connection)
             silent_s = now - connection.last_active
-            if 0 < idle_s < silent_s and not connection.is_waiting:
+            if 0 < idle_s < silent_s and not connection.pending:
                 self._closings.expired += 1
                 connection.close()
                 continue

@@ -14,8 +14,7 @@ from typing import Any
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.alter_partition import (
     AlteredIsr,
@@ -50,21 +49,18 @@ from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import NO_DIRECTORY
 from lakelog.metadata.store.api import ControllerTerm
 from lakelog.metrics.durations import Durations
-from lakelog.protocol.allocate_producer_ids import (
+from lakelog.protocol.brokers import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
-)
-from lakelog.protocol.alter_partition import (
     AlteredPartition,
     AlteredTopic,
     AlterPartitionRequest,
     AlterPartitionResponse,
-    PartitionData,
-)
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from lakelog.protocol.broker_registration import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    PartitionData,
 )
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.auth.broker_proof import Process

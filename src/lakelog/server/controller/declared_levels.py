@@ -13,7 +13,7 @@ from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.features import undeclared
 from lakelog.metadata.features import SUPPORTED, UNDECLARED, SupportedLevels
 from lakelog.metadata.image import MetadataImage
-from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.server.inter_broker.peer import Peer
 
 _PATIENCE_S = 5.0

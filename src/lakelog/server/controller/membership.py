@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.metadata.controller.brokers import is_noted
 from lakelog.metadata.controller.elections import plan_failed_replicas
 from lakelog.metadata.controller.features import check_supported
@@ -20,18 +19,14 @@ from lakelog.metadata.failover import AT_START, Failure
 from lakelog.metadata.features import SUPPORTED
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
-from lakelog.protocol.allocate_producer_ids import (
+from lakelog.protocol.brokers import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
-)
-from lakelog.protocol.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
-    FailedReplica,
-)
-from lakelog.protocol.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    FailedReplica,
     Feature,
     Listener,
 )

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from lakelog.base.errors import KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.metadata.log import MetadataLog
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
+from lakelog.protocol.brokers import BrokerHeartbeatRequest
 from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.controller.relays import Relays
 from lakelog.server.inter_broker.silence import Silence

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.log import MetadataLog
-from lakelog.protocol.alter_partition import AlterPartitionRequest
+from lakelog.protocol.brokers import AlterPartitionRequest
 from lakelog.runtime.api import Tasks, complete
 from lakelog.server.auth.principal import Principal, is_broker
 from lakelog.server.inter_broker.errors import PeerError, PeerTimedOutError

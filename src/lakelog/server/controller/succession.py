@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lakelog.base.errors import KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.store.api import ControllerTerm
-from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.inter_broker.peer import Peer
 from lakelog.server.inter_broker.silence import Silence

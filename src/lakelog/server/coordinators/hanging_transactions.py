@@ -14,8 +14,8 @@ from functools import partial
 from lakelog.base.errors import ErrorCode
 from lakelog.base.events import event
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.coordinator.transaction.hanging import find_hanging
-from lakelog.coordinator.transaction.markers import Marker
 from lakelog.coordinator.transaction.state import OpenTransaction
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Tasks, pause

@@ -19,11 +19,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.coordinator.transaction.hanging import Verdict, end_marker, judge
 from lakelog.coordinator.transaction.state import OpenTransaction
-from lakelog.protocol.describe_transactions import TransactionState
+from lakelog.protocol.transactions import DescribedTransaction
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.api import Tasks, complete, pause
@@ -133,7 +133,7 @@ class HangingWatch:
         except KafkaError:
             return  # a coordinator is being replaced or loaded, or cannot be reached
         begun: list[tuple[_Suspect, Awaitable[ErrorCode]]] = []
-        fenced: dict[str, TransactionState] = {}
+        fenced: dict[str, DescribedTransaction] = {}
         for suspect in filter(self._is_open, asked):
             state = states.get(suspect.transaction.producer_id)
             verdict = judge(suspect.transaction, state)
@@ -153,7 +153,7 @@ class HangingWatch:
             self._note(suspect, await written)
         await self._fence(fenced.values())
 
-    async def _fence(self, states: Iterable[TransactionState]) -> None:
+    async def _fence(self, states: Iterable[DescribedTransaction]) -> None:
         for state in states:
             try:
                 await self._known_transactions.fence(state)

@@ -13,14 +13,18 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
-from lakelog.protocol.describe_transactions import DescribeTransactionsRequest, TransactionState
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from lakelog.protocol.offset_for_leader_epoch import (
+from lakelog.protocol.fetch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
+)
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
 )
 from lakelog.server.coordinators.leaders import PartitionLeaders
 
@@ -47,13 +51,13 @@ class KnownTransactions:
         self._local = local
         self._catch_up = catch_up
 
-    async def of(self, producer_ids: Collection[int]) -> dict[int, TransactionState]:
+    async def of(self, producer_ids: Collection[int]) -> dict[int, DescribedTransaction]:
         """Return the states of the transactional ids that have these producer ids.
 
         Raises `KafkaError` unless all coordinators have answered, `PeerError` among others.
         """
         await self._catch_up()
-        by_producer: dict[int, TransactionState] = {}
+        by_producer: dict[int, DescribedTransaction] = {}
         for leader, epochs in self._leaders.led(TRANSACTION_TOPIC).items():
             if leader == self._leaders.node_id:
                 states = self._own(epochs, producer_ids)
@@ -65,7 +69,7 @@ class KnownTransactions:
                 by_producer[state.producer_id] = state
         return by_producer
 
-    async def fence(self, state: TransactionState) -> None:
+    async def fence(self, state: DescribedTransaction) -> None:
         """Raise the epoch of a transactional id, unless it has another one than `state` by now.
 
         A failure shows in the next answer of its coordinator. Raises `KafkaError`.
@@ -85,7 +89,7 @@ class KnownTransactions:
         elif leader is not None:
             await self._leaders.request(leader, request)
 
-    def _own(self, epochs: Epochs, producer_ids: Collection[int]) -> list[TransactionState]:
+    def _own(self, epochs: Epochs, producer_ids: Collection[int]) -> list[DescribedTransaction]:
         if any(self._local.leader_epoch(index) != epoch for index, epoch in epochs.items()):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         admin = self._local.admin
@@ -94,10 +98,10 @@ class KnownTransactions:
 
     async def _ask(
         self, leader: int, epochs: Epochs, producer_ids: Collection[int]
-    ) -> list[TransactionState]:
+    ) -> list[DescribedTransaction]:
         await self._confirm(leader, epochs)
         names = _names(await self._leaders.request(leader, _list_request(producer_ids)))
-        states: list[TransactionState] = []
+        states: list[DescribedTransaction] = []
         if names:
             request = DescribeTransactionsRequest(transactional_ids=names)
             states = (await self._leaders.request(leader, request)).transaction_states

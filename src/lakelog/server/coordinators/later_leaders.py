@@ -17,7 +17,7 @@ from lakelog.base.errors import KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.image import MetadataImage
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lakelog.protocol.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.server.inter_broker.peer import Peer
 

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from lakelog.base.errors import KafkaError
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask
 from lakelog.metadata.errors import MetadataError
 from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.controller.lease_grants import GRANT_PER_SESSION
@@ -79,9 +79,8 @@ class Lease:
         """When another broker knew a later leader; older questions count no more."""
         self._running: Sequence[Any] = ()
 
-    @property
     def holds(self) -> bool:
-        """Whether no other broker can have taken the place of this one."""
+        """Return whether no other broker can have taken the place of this one."""
         return self._clock.monotonic() < self._until
 
     def start(self) -> None:

@@ -23,7 +23,7 @@ from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, Trans
 from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import PartitionRecord, Record, TopicRecord, TopicRemoved
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
@@ -44,7 +44,7 @@ from lakelog.server.event_log.rate_limited import RefusedJoins
 from lakelog.server.inter_broker.peer import Peer
 from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.stored_checks import StoredChecks
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Coordinators:
             clock,
             tasks,
         )
-        logs = partial(LocalPartitionLogs, is_current=lambda: self.is_current)
+        logs = partial(LocalPartitionLogs, is_current=self._lease.holds)
         self._is_open = False
         """Whether partitions are loaded as soon as this broker leads them."""
         self.groups = GroupCoordinator(
@@ -157,7 +157,7 @@ class Coordinators:
     @property
     def is_current(self) -> bool:
         """Whether no other broker can have taken the place of this one."""
-        return self._lease.holds
+        return self._lease.holds()
 
     async def load(self, image: MetadataImage) -> None:
         """Load all led partitions, and end hanging transactions before clients can write.

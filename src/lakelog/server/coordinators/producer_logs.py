@@ -7,7 +7,7 @@ from itertools import groupby
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.requests import NO_SEQUENCE, LastSequences, WrittenTo
-from lakelog.protocol.describe_producers import (
+from lakelog.protocol.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     TopicRequest,

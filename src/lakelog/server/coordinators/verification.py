@@ -15,10 +15,7 @@ from itertools import groupby
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.state import TopicPartition
-from lakelog.protocol.add_partitions_to_txn import (
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
+from lakelog.protocol.transactions import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from lakelog.runtime.api import Tasks, pause
 from lakelog.server.coordinators.leaders import PartitionLeaders
 from lakelog.server.coordinators.verification_queue import VerificationQueue

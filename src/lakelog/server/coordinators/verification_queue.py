@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.requests import complete
 from lakelog.coordinator.transaction.state import TopicPartition
-from lakelog.protocol.add_partitions_to_txn import (
+from lakelog.protocol.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,

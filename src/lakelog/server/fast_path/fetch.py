@@ -85,7 +85,7 @@ class CachedFetch(CachedPartitionRequest[FetchKey]):
         """
         partition, size = self._partition, end - start
         # The response would overtake the responses to waiting requests: it bypasses the replies.
-        if partition is None or self._connection.is_waiting:
+        if partition is None or self._connection.pending:
             return DECODED
         template = self._request
         if size != template.size:
@@ -129,7 +129,7 @@ class CachedFetch(CachedPartitionRequest[FetchKey]):
             fetched_at=connection.last_active,
         )
         if not isinstance(result, LogSlice) or result.aborted or result.size < self._bytes_min:
-            return self._wait(size, correlation_id, target, result)
+            return self._wait(partition, size, correlation_id, target, result)
         # The session changes only now that the answer is certain: a request that is decoded after
         # all must find the session's epoch as it was (KIP-227).
         if session is not None:
@@ -146,12 +146,18 @@ class CachedFetch(CachedPartitionRequest[FetchKey]):
             return session.targets[self.partition_key]
         key, target = self.key, self._target
         target.fetch_offset = offset
-        target.max_bytes = key.partition_max_bytes
-        target.current_leader_epoch = key.current_leader_epoch
+        if session is not None:  # another request may have changed the session's target
+            target.max_bytes = key.partition_max_bytes
+            target.current_leader_epoch = key.current_leader_epoch
         return target
 
     def _wait(
-        self, size: int, correlation_id: int, target: FetchTarget, result: ReadResult
+        self,
+        partition: Partition,
+        size: int,
+        correlation_id: int,
+        target: FetchTarget,
+        result: ReadResult,
     ) -> RepeatOutcome:
         """Park the request, whose position is noted, if more records may answer it."""
         broker, key, connection, session = self._broker, self.key, self._connection, self._session
@@ -175,5 +181,5 @@ class CachedFetch(CachedPartitionRequest[FetchKey]):
         fetch = PendingFetch(
             broker, context, frames.message, plan, reply, now, self._follower, is_noted=True
         )
-        fetch.park()
+        fetch.park((partition.key,))
         return WAITING

@@ -37,12 +37,13 @@ class TemplateReply(FetchReply):
             super().send(reads)
             return
         assert partition is not None
-        frames, slices = self._frames, [result] if isinstance(result, LogSlice) else []
-        size = sum(part.size for part in slices)
+        frames = self._frames
+        records: list[LogSlice] = [result] if isinstance(result, LogSlice) else []
+        size = records[0].size if records else 0
         watermark, log_start = partition.watermark.offset, partition.log.log_start_offset
         if self._plan.includes(target, False, size, watermark, log_start):
             partition.fetched_bytes += size
             head = frames.head(self._correlation_id, partition, target, size)
-            self._context.complete([head, *slices, frames.tail])
+            self._context.complete([head, *records, frames.tail])
         else:
             self._context.complete([frames.nothing(self._correlation_id)])

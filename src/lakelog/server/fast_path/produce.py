@@ -40,7 +40,7 @@ from lakelog.server.fast_path.waiting_produce import CoalescedRequests, WaitingP
 from lakelog.server.requests.context import Context
 from lakelog.server.topics.topics import INTERNAL_TOPICS
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.validation.batches import SlowBatchError
+from lakelog.storage.validation import SlowBatchError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
 from lakelog.wire.template import Template
 
@@ -129,7 +129,7 @@ class CachedProduce(CachedPartitionRequest[_Key]):
         if self._acks_all and not partition.watermark.by_append:
             return self._append_and_wait(partition, view, start, end, most)
         # The response would overtake the responses to waiting requests: it bypasses the replies.
-        if self._connection.is_waiting:
+        if self._connection.pending:
             return DECODED
         numbers, batches, ends = self._frames.find(view, start, end, most)
         count = self._append(partition, numbers, batches) if batches else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget
@@ -98,11 +100,12 @@ class PendingFetch:
         if not self._answer():
             self.park()
 
-    def park(self) -> None:
-        """Wait for records until the deadline."""
+    def park(self, keys: Sequence[tuple[bytes, int]] = ()) -> None:
+        """Wait for records until the deadline; `keys` as of `keys()`, if the caller has them."""
         broker, session = self._broker, self._plan.session
         news = None if session is None else session.news
-        keys = self.keys() if news is None else ()
+        if news is None:
+            keys = keys or self.keys()
         parked = broker.purgatory.park(self, keys, self._deadline)
         if news is not None:
             news.parked = parked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakelog.base.errors import KafkaError
 from lakelog.protocol.fetch import (
     AbortedTransaction,
-    EpochEndOffset,
+    DivergingEpoch,
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
@@ -75,7 +75,7 @@ class FetchReply:
         if isinstance(error, DivergedLog):
             assert partition is not None
             data = self._success(partition, NO_RECORDS)
-            data.diverging_epoch = EpochEndOffset(epoch=error.epoch, end_offset=error.end_offset)
+            data.diverging_epoch = DivergingEpoch(epoch=error.epoch, end_offset=error.end_offset)
             return data
         self._context.was_rejected = True
         self._broker.requests.errors["Fetch", error.code] += 1

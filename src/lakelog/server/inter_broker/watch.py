@@ -24,11 +24,10 @@ from functools import partial
 from typing import Any
 
 from lakelog.base.endpoint import Endpoint
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.metadata.image import MetadataImage
 from lakelog.network_client.requests import Identity
-from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Timer, complete, pause
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.event_log.rate_limited import PeerLog

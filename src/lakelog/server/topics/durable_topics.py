@@ -3,7 +3,7 @@
 With `durability=fsync` a leader counts its own records, and a follower reports records, only after
 a flush. So a power failure removes nothing that was counted, and the broker stays eligible to lead
 these partitions (KIP-966, ADR 7). The file `durable-topics` in the data folder names the topics
-(`lakelog.storage.folder.durable_mark`).
+(`lakelog.storage.marks`).
 
 A topic is named only while the promise holds for all its partitions here. It is removed, durably,
 before a weaker setting applies to the first of them. If the file can be neither replaced nor
@@ -22,7 +22,7 @@ from lakelog.base.events import event
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.api import Tasks
 from lakelog.server.controller.membership import KeptTopics
-from lakelog.storage.folder.durable_mark import DurableMark
+from lakelog.storage.marks import DurableMark
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,8 @@ from typing import TypeVar
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.errors import KafkaError
+from lakelog.base.errors import KafkaError, is_shortage
 from lakelog.base.events import event
-from lakelog.base.shortage import is_shortage
 from lakelog.metadata.failover import AT_START, NO_LEADER, Failure, PartitionImage
 from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.records import (
@@ -45,8 +44,8 @@ from lakelog.server.topics.durable_topics import DurableTopics
 from lakelog.server.topics.log_settings import changes_internal, log_config
 from lakelog.server.topics.topics import INTERNAL_TOPICS
 from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.loader import EPOCH_END
 from lakelog.storage.log import Log
-from lakelog.storage.recovery.loader import EPOCH_END
 
 T = TypeVar("T")
 

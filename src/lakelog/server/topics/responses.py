@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from lakelog.metadata.features import SUPPORTED
 from lakelog.metadata.image import MetadataImage
-from lakelog.protocol.api_versions import FinalizedFeatureKey, SupportedFeatureKey
+from lakelog.protocol.connections import FinalizedFeatureKey, SupportedFeatureKey
 
 _MIN_OF_0_SINCE = 4
 """Older clients fail on a feature whose lowest level is 0 (KAFKA-17011)."""

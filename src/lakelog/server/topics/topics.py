@@ -30,7 +30,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import PartitionRecord, ResourceType
-from lakelog.protocol.create_topics import (
+from lakelog.protocol.topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,

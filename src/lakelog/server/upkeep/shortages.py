@@ -18,19 +18,19 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.base.shortage import (
+from lakelog.base.errors import (
     DESCRIPTORS_ADVICE,
     SPACE_ADVICE,
+    ErrorCode,
+    KafkaError,
     is_shortage,
     lacks_descriptors,
     no_space,
 )
+from lakelog.base.events import event
 from lakelog.runtime.api import Disk, Tasks, Timer
-from lakelog.storage.files import remove_if_exists
-from lakelog.storage.folder.reserve import HEADROOM_BYTES, SpaceReserve
-from lakelog.storage.names import PROBE
+from lakelog.storage.files import PROBE, remove_if_exists
+from lakelog.storage.folder.space import HEADROOM_BYTES, SpaceReserve
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakelog.client.address import is_loopback, parse_bootstrap
+from lakelog.client.view import is_loopback, parse_bootstrap
 from lakelog.spark.archive.engine import SparkEngine
 from lakelog.spark.archive.run import ArchiveRun
 from lakelog.spark.archive.upkeep import FAILED, Refreshes

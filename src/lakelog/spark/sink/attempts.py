@@ -27,9 +27,9 @@ from lakelog.client.sink import (
     BatchAheadError,
     BatchCommittedError,
     NotASinkError,
+    QueryRun,
     Receipt,
     RecordsLostError,
-    Run,
     RunFencedError,
     RunLimitError,
     Sink,
@@ -85,7 +85,7 @@ class Attempt(WriterCommitMessage):  # type: ignore[misc]
     content: its rows, also if it did not write them.
     """
 
-    run: Run
+    run: QueryRun
     receipt: Receipt | None
     content: Content
 
@@ -137,7 +137,7 @@ def write_attempt(
 
 
 def _skipped(
-    run: Run, rows: Iterator[pa.RecordBatch], tally: Tally, options: SinkOptions
+    run: QueryRun, rows: Iterator[pa.RecordBatch], tally: Tally, options: SinkOptions
 ) -> Attempt:
     """Return the attempt of a task whose batch is committed, with its rows if they are compared."""
     if options.repeated is not Repeated.ANY:
@@ -154,7 +154,7 @@ def _retire_lower(options: SinkOptions, job: Job) -> None:
     retire_lower(open_sink, job.generation)
 
 
-def _control(run: Run, job: Job) -> Control | None:
+def _control(run: QueryRun, job: Job) -> Control | None:
     if run.next_batch < 0:
         return None
     return Control(

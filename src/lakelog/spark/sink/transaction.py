@@ -15,9 +15,8 @@ import time
 from lakelog.client.admin import Admin
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, fetch_committed
-from lakelog.client.errors import ClientError, TopicNotFoundError, UnsupportedError
+from lakelog.client.errors import ClientError, TopicNotFoundError, UnsupportedError, pauses
 from lakelog.client.producer.transactional import TransactionalProducer
-from lakelog.client.retry import pauses
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.spark.sink.control import Batch, Content, Control, Step, check_repeated, next_step
 from lakelog.spark.sink.options import (

@@ -34,7 +34,7 @@ from pyspark.sql.datasource import (
 from lakelog.base.events import event
 from lakelog.client.errors import ClientError, OutcomeUnknownError
 from lakelog.client.producer.api import Producer
-from lakelog.client.sink import Receipt, Run, Sink
+from lakelog.client.sink import QueryRun, Receipt, Sink
 from lakelog.spark.sink.attempts import Attempt, Job, named_refusals, streaming_job, write_attempt
 from lakelog.spark.sink.columns import check_columns
 from lakelog.spark.sink.control import Batch, Content, check_repeated
@@ -118,7 +118,7 @@ def _check_repeated(options: SinkOptions, sink: Sink, batch: int, content: Conte
 def _commit(
     options: SinkOptions,
     sink: Sink,
-    run: Run,
+    run: QueryRun,
     batch: int,
     receipts: list[Receipt],
     content: Content,
@@ -157,7 +157,7 @@ def _connected(options: SinkOptions, sink_id: str) -> Iterator[Sink]:
     _kept[key] = sink
 
 
-def _only_run(attempts: list[Attempt], batch: int) -> Run:
+def _only_run(attempts: list[Attempt], batch: int) -> QueryRun:
     """Return the run of all tasks. Raises `FencedError`, and `SinkError` without a task.
 
     Spark runs a task for a batch without rows, too. Without one nothing is known about the query,

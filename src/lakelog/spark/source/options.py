@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from lakelog.client.consumer.batches import LEVELS
 from lakelog.client.consumer.reader import DEFAULT_FETCH_BYTES
-from lakelog.client.isolation import LEVELS
 from lakelog.spark.options import OptionReader, parsed
 from lakelog.tables.topic.errors import OptionError
 from lakelog.tables.topic.offsets import (

@@ -13,8 +13,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from lakelog.storage.compaction.job import CompactionJob, LastRecord, Source
+from lakelog.storage.files import LOG
 from lakelog.storage.log import Log
-from lakelog.storage.names import LOG
 from lakelog.storage.retention import last_time
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment

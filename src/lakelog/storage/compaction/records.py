@@ -1,8 +1,17 @@
-"""Reads the records of a batch for a compaction, without an object per record.
+"""Reads the records of a batch for a compaction, without an object per record, and rewrites it.
 
 Both loops are hot: `note_keys` maps keys to offsets, `select_records` selects records to keep.
 Records are ranges of bytes, which are copied unchanged. Nothing is trusted: a length that does not
 fit raises `CorruptRecord`.
+
+A long key is represented by a cryptographic digest, so that no two keys can be made to collide. A
+short key is kept as it is; it equals no digest, because digests are longer.
+
+A batch that loses records keeps its offsets, leader epoch, producer, sequence and codec. With a
+delete horizon (KIP-534) that time replaces the base timestamp, and the records' timestamps are
+relative to it.
+
+Source: `MemoryRecords.filterTo` and `DefaultRecordBatch.writeEmptyHeader` of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -11,11 +20,19 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import (
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    CorruptRecord,
+)
+from lakelog.records.builder import rewritten
+from lakelog.records.compression import compress
 from lakelog.records.flat import flat
 from lakelog.records.record import NULL, read_head
 from lakelog.records.varint import encode_varint, read_varint
-from lakelog.storage.compaction.offset_map import DIGEST_SIZE
 
 
 class Selection(NamedTuple):
@@ -36,7 +53,7 @@ def note_keys(
 ) -> None:
     """Map the keys of the records at or after offset `start` to their offsets, in `offsets`.
 
-    A long key is replaced by its digest, as in `offset_map.stored_key`.
+    A long key is replaced by its digest, because all digests together stay small.
 
     Raises `CorruptRecord`.
     """
@@ -173,3 +190,67 @@ def move_timestamps(data: bytes, count: int, by_ms: int, equal: bool) -> bytes:
 
 def _cut_off() -> CorruptRecord:
     return CorruptRecord("a record does not fit into its batch")
+
+
+DIGEST_SIZE = 32
+ENTRY_BYTES = 200
+"""Upper bound of an entry's memory, while Python enlarges the hash table."""
+
+
+class OffsetMap:
+    """Offsets by key. The batch that fills the map may exceed `size_bytes * load_factor`."""
+
+    __slots__ = ("entries_max", "latest_offset", "offsets")
+
+    def __init__(self, size_bytes: int, load_factor: float) -> None:
+        self.entries_max = max(int(size_bytes * load_factor) // ENTRY_BYTES, 1)
+        self.offsets: dict[bytes, int] = {}
+        """By key, or by the digest of a long key."""
+        self.latest_offset = -1
+        """The last offset that the map covers."""
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.offsets) >= self.entries_max
+
+
+_KEPT_WHEN_EMPTY = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+_NO_TIMESTAMP = -1
+
+
+def delete_horizon(header: BatchHeader) -> int | None:
+    """Return when (ms) the batch's tombstones, or its marker, expire; `None` before a cleaning."""
+    return header.base_timestamp if header.has_delete_horizon else None
+
+
+def emptied(header: BatchHeader) -> bytearray:
+    """Return the batch without records, with its offsets, producer and sequence.
+
+    The broker needs them to detect a repeated or missing batch of that producer after a restart.
+    Source: `DefaultRecordBatch.writeEmptyHeader` of Kafka.
+    """
+    attributes = header.attributes & _KEPT_WHEN_EMPTY
+    return rewritten(header, attributes, _NO_TIMESTAMP, header.max_timestamp, 0, b"")
+
+
+def rebuilt(header: BatchHeader, data: bytes, kept: Selection, horizon: int | None) -> bytearray:
+    """Return the batch with the `kept` part of its records `data`, compressed as before.
+
+    horizon: a new delete horizon in milliseconds since the epoch (KIP-534); `None` to keep the
+    present base timestamp.
+    """
+    records = data if kept.ranges == [(0, len(data))] else join(data, kept.ranges)
+    by_broker = header.attributes & LOG_APPEND_TIME
+    newest = header.base_timestamp + kept.max_delta_ms
+    if by_broker or header.is_control:
+        # The broker set it, so it does not follow from the kept records.
+        newest = header.max_timestamp
+    base, attributes = header.base_timestamp, header.attributes
+    if horizon is not None:
+        attributes |= DELETE_HORIZON
+        # With LogAppendTime all records have the batch's greatest timestamp, whatever their deltas.
+        by_ms = horizon - (newest if by_broker else base)
+        records = move_timestamps(records, kept.records_count, by_ms, bool(by_broker))
+        base = horizon
+    content = compress(header.codec, records) if header.codec else records
+    return rewritten(header, attributes, base, newest, kept.records_count, content)

@@ -17,14 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from lakelog.base.shortage import is_shortage, lacks_descriptors
+from lakelog.base.errors import is_shortage, lacks_descriptors
 from lakelog.runtime.api import Disk
 from lakelog.storage.compaction.job import CleanedGroup
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.files import remove_if_exists
-from lakelog.storage.indexes.txn_index import TxnIndex
-from lakelog.storage.log import Log
-from lakelog.storage.names import (
+from lakelog.storage.files import (
     CLEANED,
     LOG,
     SEGMENT_SUFFIXES,
@@ -32,9 +29,12 @@ from lakelog.storage.names import (
     TXN_INDEX,
     file_name,
     offset_of,
+    remove_if_exists,
 )
+from lakelog.storage.log import Log
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.txn_index import TxnIndex
 
 
 class SwapPutOff(Exception):  # noqa: N818 - an event

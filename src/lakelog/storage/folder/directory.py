@@ -38,37 +38,48 @@ from lakelog.storage.checkpoint import (
     RECOVERY_POINTS,
     CheckpointJob,
     Checkpoints,
+    KnownLog,
     TopicPartition,
     encode_epochs,
 )
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog, LoadInterrupted
-from lakelog.storage.files import is_blank, is_foreign, replace
-from lakelog.storage.folder.closing import Works, close_logs
-from lakelog.storage.folder.deletions import Deletions
-from lakelog.storage.folder.durable_mark import DurableMark
-from lakelog.storage.folder.known_logs import FoundCheckpoints, KnownLogsFile, known_logs
-from lakelog.storage.folder.log_files import FilesOfLogs
-from lakelog.storage.folder.ownership import Ownership
-from lakelog.storage.folder.properties import MetaProperties, encode_partition_metadata
-from lakelog.storage.folder.reserve import DiskSpaceGuard
-from lakelog.storage.folder.topic_ids import TopicIdOf, is_lost, no_topic, topic_id_in
-from lakelog.storage.log import Log
-from lakelog.storage.names import (
+from lakelog.storage.files import (
     DELETE_DIR,
     PARTITION_METADATA,
     STRAY_DIR,
     dir_name,
+    is_blank,
+    is_foreign,
     parse_dir_name,
+    replace,
     retired_dir_name,
     stray_dir_name,
     stray_since_ms,
     stray_since_now,
 )
+from lakelog.storage.folder.closing import Works, close_logs
+from lakelog.storage.folder.identity import (
+    MetaProperties,
+    TopicIdOf,
+    encode_partition_metadata,
+    is_lost,
+    no_topic,
+    topic_id_in,
+)
+from lakelog.storage.folder.known_logs import (
+    FilesOfLogs,
+    FoundCheckpoints,
+    KnownLogsFile,
+    known_logs,
+)
+from lakelog.storage.folder.ownership import Ownership
+from lakelog.storage.folder.space import Deletions, DiskSpaceGuard
+from lakelog.storage.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
+from lakelog.storage.log import Log
+from lakelog.storage.marks import DurableMark
 from lakelog.storage.producers.limit import ProducerLimit
 from lakelog.storage.producers.snapshots import ProducerSnapshots
-from lakelog.storage.recovery.known_log import KnownLog
-from lakelog.storage.recovery.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
 from lakelog.storage.segments.handles import MAX_OPEN_DEFAULT, HandleCache
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList

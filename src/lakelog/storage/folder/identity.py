@@ -1,23 +1,36 @@
-"""The owner of a data folder: `meta.properties`, which only a new folder may lack."""
+"""Whose a data folder is, and which topic a log's directory belongs to.
+
+`meta.properties` names the owner of the folder; only a new folder may lack it.
+
+    meta.properties          partition.metadata
+    version=1                version: 0
+    cluster.id=<id>          topic_id: <22 characters>
+    node.id=<number>
+    directory.id=<22 characters>
+    # crc32c=<8 hexadecimal digits, of the lines above>
+
+Two topic ids never look alike. So an id in `partition.metadata` that nearly equals that of the
+topic named by the directory is that id, damaged. To treat it as the id of another topic would hide
+the log.
+
+Source: `MetaProperties` and `PartitionMetadataFile` of `org.apache.kafka`.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from lakelog.base.events import event
-from lakelog.base.uuids import encode_uuid, random_uuid
+from lakelog.base.uuids import decode_uuid, encode_uuid, random_uuid
+from lakelog.records import crc
 from lakelog.runtime.api import Disk, Random
-from lakelog.storage.errors import WrongDirectory
-from lakelog.storage.files import read_if_exists
-from lakelog.storage.folder.properties import (
-    META_PROPERTIES,
-    MetaProperties,
-    decode_meta_properties,
-    encode_meta_properties,
-)
-from lakelog.storage.names import parse_dir_name
+from lakelog.storage.checkpoint import KnownLog
+from lakelog.storage.errors import CorruptLog, WrongDirectory
+from lakelog.storage.files import PARTITION_METADATA, parse_dir_name, read_if_exists
 
 _logger = logging.getLogger(__name__)
 _OWN = re.compile(r"\.lock|\.lakelog.*|lost\+found|boot-id|disk-reserve|metadata\..*|warehouse")
@@ -86,3 +99,115 @@ def _warn_of_foreign(disk: Disk, folder: Path) -> None:
             more,
             extra=event("foreign_files", path=folder, count=len(names)),
         )
+
+
+_CHECKSUM = b"# crc32c="
+META_PROPERTIES = "meta.properties"
+
+
+class MetaProperties(NamedTuple):
+    """Cluster and node that own a data folder, and its own id."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+
+
+def encode_meta_properties(meta: MetaProperties) -> bytes:
+    """Return the content of `meta.properties`, Kafka's format and a checksum in a comment."""
+    body = (
+        "version=1\n"
+        f"cluster.id={meta.cluster_id}\n"
+        f"node.id={meta.node_id}\n"
+        f"directory.id={encode_uuid(meta.directory_id)}\n"
+    ).encode()
+    return body + _CHECKSUM + b"%08x\n" % crc.crc32c(body)
+
+
+def decode_meta_properties(data: bytes) -> MetaProperties:
+    """Return the properties. Raises `ValueError` with the reason.
+
+    Files of Apache Kafka and of older versions have no checksum.
+    """
+    body, mark, checksum = data.partition(_CHECKSUM)
+    if mark and checksum != b"%08x\n" % crc.crc32c(body):
+        raise ValueError("its checksum does not match")
+    values = {}
+    for line in body.decode("ascii").splitlines():
+        key, equals, value = line.strip().partition("=")
+        if equals and not key.startswith(("#", "!")):
+            values[key.strip()] = value.strip()
+    if values.get("version") != "1":
+        raise ValueError(f"version {values.get('version')!r} is not known")
+    try:
+        return MetaProperties(
+            values["cluster.id"], int(values["node.id"]), decode_uuid(values["directory.id"])
+        )
+    except KeyError as error:
+        raise ValueError(f"{error.args[0]} is missing") from None
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """Return the content of `partition.metadata`, in Kafka's format (KIP-516)."""
+    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> bytes:
+    """Return the topic id. Raises `ValueError` with the reason."""
+    lines = data.decode("ascii").splitlines()
+    if len(lines) != 2 or lines[0] != "version: 0" or not lines[1].startswith("topic_id: "):
+        raise ValueError("it is not two lines with version 0 and a topic id")
+    return decode_uuid(lines[1].removeprefix("topic_id: "))
+
+
+TopicIdOf = Callable[[str], bytes | None]
+"""The present id of a topic by its name."""
+_DIFFERENT_MAX = 4
+"""Of 22 characters; two random ids differ in nearly all."""
+
+
+def no_topic(_: str) -> bytes | None:
+    """Return `None` for every name: no topic exists."""
+    return None
+
+
+def topic_id_in(disk: Disk, folder: Path, recorded: bytes | None, present: bytes | None) -> bytes:
+    """Return the topic id of the log in `folder`; rewrite the file if it was damaged.
+
+    `recorded` is the id in `known-logs`, `present` that of the existing topic of this name. Raises
+    `CorruptLog` if these do not decide it, and `OSError`.
+    """
+    path = folder / PARTITION_METADATA
+    data = read_if_exists(disk, path)
+    try:
+        saved = decode_partition_metadata(data) if data is not None else None
+        reason = "the file is missing"
+    except ValueError as error:
+        saved, reason = None, str(error)
+    right = saved
+    if present is not None and saved != present and (saved is None or _are_alike(saved, present)):
+        right = present if present == recorded or saved is not None else None
+    if right is None:
+        raise CorruptLog(path, 0, reason)
+    if right != saved:
+        _logger.warning(
+            "%s is damaged; rebuilding it", path, extra=event("file_rebuilt", path=path)
+        )
+        disk.write_atomic(path, encode_partition_metadata(right))
+    return right
+
+
+def is_lost(disk: Disk, folder: Path, checkpoint: KnownLog, present: bytes | None) -> bool:
+    """Return whether a power failure has emptied the file of a log without durable records.
+
+    The first flush syncs the file too. The records may also belong to an older topic of this name
+    whose deletion was lost as well, so the log is not assigned to `present`.
+    """
+    data = read_if_exists(disk, folder / PARTITION_METADATA)
+    is_emptied = data is not None and not data.strip(b"\0")
+    return is_emptied and present is not None and checkpoint.as_of(present).recovery_point == 0
+
+
+def _are_alike(one: bytes, other: bytes) -> bool:
+    pairs = zip(encode_uuid(one), encode_uuid(other), strict=True)
+    return sum(a != b for a, b in pairs) <= _DIFFERENT_MAX

@@ -10,12 +10,9 @@ from lakelog.base.events import event
 from lakelog.runtime.api import Disk, FileLock, Random
 from lakelog.storage.errors import DirectoryInUse
 from lakelog.storage.files import read_if_exists
-from lakelog.storage.folder.durable_mark import DurableMark
-from lakelog.storage.folder.identity import load_identity
+from lakelog.storage.folder.identity import MetaProperties, load_identity
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
-from lakelog.storage.folder.page_cache import PageCacheMark
-from lakelog.storage.folder.properties import MetaProperties
-from lakelog.storage.seal import FOLDER_SEAL, FolderSeal
+from lakelog.storage.marks import FOLDER_SEAL, DurableMark, FolderSeal, PageCacheMark
 
 _logger = logging.getLogger(__name__)
 

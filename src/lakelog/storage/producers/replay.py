@@ -1,24 +1,30 @@
 """Replay of a log's batches into its producer state, after a start or a truncation.
 
+For a truncation a thread replays the log up to the new end, on copies of the segments, while the
+loop continues to use its own. The loop then cuts the log and applies the state. Until then the log
+may grow: no append changes the state at an earlier offset.
+
 Source: `LogSegment.recover` and `UnifiedLog.rebuildProducerState` of
 `org.apache.kafka.storage.internals.log`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import NamedTuple
 
 from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.control import EndTransactionMarker, read_marker
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.indexes.txn_index import AbortedTransaction
-from lakelog.storage.names import LOG
+from lakelog.storage.files import LOG
 from lakelog.storage.producers.snapshots import ProducerSnapshots
-from lakelog.storage.producers.state import ProducerStateTable
+from lakelog.storage.producers.state import ProducerEntry, ProducerStateTable
 from lakelog.storage.segments.aborted import replace_aborted
+from lakelog.storage.segments.detached import DetachedSegment
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
+from lakelog.storage.segments.txn_index import AbortedTransaction
 
 
 def rebuild(
@@ -75,3 +81,106 @@ def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransact
         return read_marker(segment.open().file.read_at(position, header.size), header)
     except CorruptRecord as error:
         raise CorruptLog(segment.path(LOG), position, str(error)) from error
+
+
+class Truncation(NamedTuple):
+    """The end of a log to come, and the segments that it will have."""
+
+    end_offset: int
+    generation: int
+    """`SegmentList.generation`: an earlier truncation has changed the log."""
+    kept: Sequence[Segment]
+    is_reindexed: bool
+    """Whether the transaction index of the last kept segment has to be rebuilt."""
+
+    @classmethod
+    def of(cls, segments: SegmentList, keep: int, end_offset: int) -> Truncation:
+        """Return the truncation that keeps the first `keep` segments up to `end_offset`."""
+        kept = segments[:keep]
+        is_reindexed = bool(kept) and kept[-1].txn_index is not None
+        return cls(end_offset, segments.generation, kept, is_reindexed)
+
+
+class TruncatedState(NamedTuple):
+    """The producers at the end of a truncation, and the aborted transactions of its last segment.
+
+    The list is empty unless the truncation `is_reindexed`.
+    """
+
+    truncation: Truncation
+    entries: dict[int, ProducerEntry]
+    aborted: list[AbortedTransaction]
+    last: Segment | None
+    """A copy of the last kept segment as the truncation leaves it, if one is kept."""
+    error: CorruptLog | None
+    """Why the log cannot be replayed; the state is empty then."""
+
+
+class TruncationJob:
+    """Replays a log up to the end of a truncation, from the newest snapshot before it."""
+
+    def __init__(
+        self,
+        truncation: Truncation,
+        segments: SegmentList,
+        snapshots: ProducerSnapshots,
+        apply: Callable[[TruncatedState], object],
+    ) -> None:
+        """apply: called by `finish` with the result."""
+        self._truncation = truncation
+        self._segments = segments
+        self._snapshots = snapshots.copy()
+        self._copies = [DetachedSegment(segment, opens=True) for segment in truncation.kept]
+        self._apply = apply
+        self._state: TruncatedState | None = None
+        self._missing: FileNotFoundError | None = None
+        self.path = snapshots.folder
+        self.start = truncation.end_offset
+        self.key: Hashable = (snapshots.folder, truncation.generation, truncation.end_offset)
+        self.failure: OSError | None = None
+
+    def run(self) -> None:
+        """Block on the device; touches nothing but files.
+
+        Raises nothing: `finish` reports failures.
+        """
+        try:
+            self._state = self._replayed()
+        except FileNotFoundError as error:
+            self._missing = error
+        except CorruptLog as error:
+            self._state = TruncatedState(self._truncation, {}, [], None, error)
+        except OSError as error:
+            self.failure = error
+        finally:
+            for copy in self._copies:
+                copy.close()
+
+    def _replayed(self) -> TruncatedState:
+        truncation, copies = self._truncation, self._copies
+        before, last = truncation.end_offset, copies[-1] if copies else None
+        if last is not None:
+            last.forget_from(truncation.end_offset)
+            if truncation.is_reindexed:
+                before = last.base_offset
+        start, entries = self._snapshots.newest(before)
+        table = ProducerStateTable()
+        table.load(entries)
+        aborted: list[AbortedTransaction] = []
+        for copy in copies:
+            aborted = replay(table, copy, start)
+            copy.close()
+        return TruncatedState(
+            truncation, table.entries, aborted if truncation.is_reindexed else [], last, None
+        )
+
+    def abandon(self) -> None:
+        """Do nothing: the job holds nothing before `run`."""
+
+    def finish(self) -> None:
+        """Hand over the result; called once, by the owner."""
+        kept = self._truncation.kept
+        if self._missing is not None and self._segments[: len(kept)] == kept:
+            self.failure = self._missing  # otherwise retention has removed the file
+        if self._state is not None:
+            self._apply(self._state)

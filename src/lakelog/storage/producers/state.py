@@ -10,7 +10,7 @@ are on their way. They get the error of that batch and not 45: after a 45, librd
 epoch and sends records again that other leaders hold already.
 
 A transaction begins with its producer's first transactional batch, which needs a verification
-(`verification`), and ends with a marker. The first offset of all transactions that are open, or
+(`beginnings`), and ends with a marker. The first offset of all transactions that are open, or
 whose marker is not committed, is the last stable offset: `read_committed` consumers read up to it.
 
 Source: KIP-98, KIP-890; `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppendInfo` of
@@ -36,10 +36,9 @@ from lakelog.records.batch import (
     HeaderFields,
 )
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
-from lakelog.storage.indexes.txn_index import AbortedTransaction
-from lakelog.storage.producers.beginnings import AWAITED_MS, Beginnings
-from lakelog.storage.producers.verification import Verification, Verifications
-from lakelog.storage.validation.batches import Origin
+from lakelog.storage.producers.beginnings import AWAITED_MS, Beginnings, Verification, Verifications
+from lakelog.storage.segments.txn_index import AbortedTransaction
+from lakelog.storage.validation import Origin
 
 BATCHES_KEPT = 5
 EXPIRATION_MS = 86_400_000

@@ -11,17 +11,15 @@ from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.preparation import wait_for
 from lakelog.storage.producers.snapshots import ProducerSnapshots
-from lakelog.storage.reading.aborted_check import aborted_in
+from lakelog.storage.reading.aborted import aborted_in, collect_aborted
 from lakelog.storage.reading.seeking import check_before, check_end, check_end_of_reads, check_seek
-from lakelog.storage.reading.transactions import collect_aborted
 from lakelog.storage.segments.checking import slice_of
 from lakelog.storage.segments.handles import LogSlice
-from lakelog.storage.segments.known_batches import BatchPosition
 from lakelog.storage.segments.segment import Segment
-from lakelog.storage.segments.segment_list import SegmentList
+from lakelog.storage.segments.segment_list import BatchPosition, SegmentList
+from lakelog.storage.segments.txn_index import AbortedTransaction
 
 
 class LogReader:

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Hashable
 
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.names import LOG
+from lakelog.storage.files import LOG
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.segments.detached import DetachedSegment
 from lakelog.storage.segments.handles import LogSlice

@@ -23,10 +23,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from lakelog.records.batch import BatchHeader, CorruptRecord
-from lakelog.records.errors import RecordsTooLarge
-from lakelog.records.heads import iter_heads
-from lakelog.records.record import record_view
+from lakelog.records.batch import BatchHeader, CorruptRecord, RecordsTooLarge
+from lakelog.records.record import iter_heads, record_view
 from lakelog.runtime.api import File
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
@@ -36,7 +34,7 @@ from lakelog.storage.segments.checking import check_of, refuse_damaged
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
-from lakelog.storage.validation.batches import DECODED_BYTES_MAX
+from lakelog.storage.validation import DECODED_BYTES_MAX
 
 
 class TimestampOffset(NamedTuple):

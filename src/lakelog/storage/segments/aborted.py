@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakelog.storage.files import remove_if_exists, write_aside
-from lakelog.storage.indexes.txn_index import AbortedTransaction, TxnIndex, encode_aborted
-from lakelog.storage.names import TXN_INDEX
+from lakelog.storage.files import TXN_INDEX, remove_if_exists, write_aside
 from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.txn_index import AbortedTransaction, TxnIndex, encode_aborted
 
 
 def aborted_of(segment: Segment) -> list[AbortedTransaction] | None:

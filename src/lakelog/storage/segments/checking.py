@@ -25,11 +25,11 @@ from lakelog.records.batch import (
 from lakelog.runtime.api import File
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.indexes.segment_index import SegmentIndex
-from lakelog.storage.names import LOG
+from lakelog.storage.files import LOG
 from lakelog.storage.segments.checks import Checks
 from lakelog.storage.segments.handles import Handle, LogSlice
 from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment_index import SegmentIndex
 
 _WINDOW = 256 * 1024
 

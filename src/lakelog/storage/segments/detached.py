@@ -7,7 +7,7 @@ indexes of the copy (`Segment.apply`).
 
 from __future__ import annotations
 
-from lakelog.storage.names import LOG
+from lakelog.storage.files import LOG
 from lakelog.storage.segments.handles import Handle
 from lakelog.storage.segments.segment import Segment
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lakelog.base.shortage import lacks_descriptors
+from lakelog.base.errors import lacks_descriptors
 from lakelog.runtime.api import Disk, File
-from lakelog.storage.indexes.txn_index import AbortedTransaction
+from lakelog.storage.segments.txn_index import AbortedTransaction
 
 MAX_OPEN_DEFAULT = 512
 _CLOSED_FOR_ONE_MAX = 8

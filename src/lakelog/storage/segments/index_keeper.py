@@ -22,12 +22,18 @@ from lakelog.base.events import event
 from lakelog.records.batch import BatchHeader
 from lakelog.runtime.api import File
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.indexes.index_files import IndexFiles
-from lakelog.storage.indexes.segment_index import SegmentIndex
-from lakelog.storage.names import INDEX, LOG, TIME_INDEX
-from lakelog.storage.segments.agreement import Tail, follow, greatest_at_end, is_true, scan_times
+from lakelog.storage.files import INDEX, LOG, TIME_INDEX
 from lakelog.storage.segments.handles import Handle
-from lakelog.storage.segments.scan import mark_misplaced, scan_headers
+from lakelog.storage.segments.scan import (
+    Tail,
+    follow,
+    greatest_at_end,
+    is_true,
+    mark_misplaced,
+    scan_headers,
+    scan_times,
+)
+from lakelog.storage.segments.segment_index import IndexFiles, SegmentIndex
 
 _logger = logging.getLogger(__name__)
 

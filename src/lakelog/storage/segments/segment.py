@@ -25,16 +25,18 @@ from lakelog.records.batch import (
 )
 from lakelog.runtime.api import Buffer, Disk, File
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.files import remove_if_exists
-from lakelog.storage.indexes.index_files import IndexFiles
-from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
-from lakelog.storage.indexes.txn_index import TxnIndex
-from lakelog.storage.names import LOG, TXN_INDEX, file_name
-from lakelog.storage.segments.agreement import LAST_BYTES_MAX
+from lakelog.storage.files import LOG, TXN_INDEX, file_name, remove_if_exists
 from lakelog.storage.segments.checks import Checks
 from lakelog.storage.segments.handles import Handle, HandleCache
 from lakelog.storage.segments.index_keeper import Batches, IndexKeeper
-from lakelog.storage.segments.scan import SPAN, scan_headers
+from lakelog.storage.segments.scan import LAST_BYTES_MAX, SPAN, scan_headers
+from lakelog.storage.segments.segment_index import (
+    ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
+    IndexFiles,
+    SegmentIndex,
+)
+from lakelog.storage.segments.txn_index import TxnIndex
 
 READ_SIZE = 2048
 """Bytes read at a time in a search for a batch header."""

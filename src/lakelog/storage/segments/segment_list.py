@@ -4,6 +4,10 @@ Segments are contiguous: each ends where the next one begins, unless its file is
 last one, the active segment, grows; there always is one. Where the log starts within its first
 segment is known to `log.Log` alone.
 
+Files of segments that have left the log are renamed to `.deleted` and removed after a delay. A
+reader that has such a file open continues to read it. The next start removes the files that are
+left.
+
 Source: `LocalLog` and `LogSegments` of `org.apache.kafka.storage.internals.log`.
 """
 
@@ -15,14 +19,103 @@ from pathlib import Path
 from typing import overload
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.shortage import is_shortage
+from lakelog.base.errors import is_shortage
 from lakelog.runtime.api import Disk, File
-from lakelog.storage.files import remove_if_exists
-from lakelog.storage.names import SEGMENT_SUFFIXES, file_name
+from lakelog.storage.files import DELETED, SEGMENT_SUFFIXES, file_name, remove_if_exists
 from lakelog.storage.segments.handles import HandleCache
-from lakelog.storage.segments.known_batches import KnownBatches
-from lakelog.storage.segments.removed_files import RemovedFiles
 from lakelog.storage.segments.segment import Segment
+
+_GENERATION_MAX = 128
+
+BatchPosition = tuple[Segment, int, int | None]
+"""A batch: its segment, its position in the segment's file, and its size in bytes if known."""
+
+
+class KnownBatches:
+    """Places by base offset, in two generations.
+
+    Dropping the older generation is cheap and never drops the newest places.
+    """
+
+    __slots__ = ("_newer", "_older")
+
+    def __init__(self) -> None:
+        self._newer: dict[int, BatchPosition] = {}
+        self._older: dict[int, BatchPosition] = {}
+
+    def note(self, base_offset: int, location: BatchPosition) -> None:
+        """Remember the place of the batch with this base offset."""
+        newer = self._newer
+        if len(newer) >= _GENERATION_MAX:
+            # Two generations bound the memory without a clock or an order of use.
+            self._older = newer
+            newer = self._newer = {}
+        newer[base_offset] = location
+
+    def find(self, base_offset: int) -> BatchPosition | None:
+        """Return the place of the batch, or `None` if it is not known."""
+        return self._newer.get(base_offset) or self._older.get(base_offset)
+
+    def forget(self, base_offset: int) -> None:
+        """Forget the batch with this base offset, if it is known."""
+        self._newer.pop(base_offset, None)
+        self._older.pop(base_offset, None)
+
+    def clear(self) -> None:
+        """Forget all places; called whenever files are cut off or replaced."""
+        self._newer = {}
+        self._older = {}
+
+
+class RemovedFiles:
+    """Renamed files of one log, in the order of their removal from it."""
+
+    __slots__ = ("_disk", "_due")
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._due: list[tuple[int, Path]] = []
+        """When each file is due (wall clock, ms), and its present path."""
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, segment: Segment, due_ms: int) -> None:
+        """Rename the files of a closed segment. Raises `OSError`.
+
+        The `.log` is renamed last: a start ignores index files without one, but takes a `.log`
+        without index files for a segment of the log. `due_ms`: wall clock, milliseconds since the
+        epoch. Files that do not exist are skipped.
+        """
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            path = segment.path(suffix)
+            target = path.with_name(path.name + DELETED)
+            try:
+                self._disk.rename(path, target)
+            except FileNotFoundError:
+                continue
+            self._due.append((due_ms, target))
+
+    def restore(self, first: int) -> None:
+        """Rename the files from number `first` on to their old names. Raises `OSError`.
+
+        Newest first, so that a failure leaves the oldest ones renamed.
+        """
+        assert 0 <= first <= len(self._due)
+        while len(self._due) > first:
+            path = self._due[-1][1]
+            self._disk.rename(path, path.with_suffix(""))
+            self._due.pop()
+
+    def remove_due(self, now_ms: float) -> None:
+        """Remove the files that are due at `now_ms`. Raises `OSError`.
+
+        A file that cannot be removed stays due. `now_ms`: wall clock.
+        """
+        for _, path in [entry for entry in self._due if entry[0] <= now_ms]:
+            remove_if_exists(self._disk, path)
+        self._due = [entry for entry in self._due if entry[0] > now_ms]
+
 
 _SOUGHT_MAX = 8
 """Places in `sought`: one read may need six, and other readers of the log may come in between."""

@@ -11,8 +11,7 @@ from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.base.errors import KafkaError
-from lakelog.client.errors import ConnectionLostError, UnreachableError
-from lakelog.client.retry import pauses
+from lakelog.client.errors import ConnectionLostError, UnreachableError, pauses
 from lakelog.tables.archive.dead_letters import DeadLettersError
 from lakelog.tables.archive.history import ProgressMismatchError
 from lakelog.tables.archive.progress import (

@@ -13,12 +13,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.client.consumer.damage import DamagedHeader
-from lakelog.client.isolation import Batch
+from lakelog.client.consumer.batches import Batch, DamagedHeader
 from lakelog.columns.decoding.groups import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS
+from lakelog.records.batch import CorruptRecord
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import Record, decode_records
 from lakelog.tables.archive.refusals import BAD_TIMESTAMP, Refuse, RefusedRecord
 from lakelog.tables.topic.errors import BadRecordError

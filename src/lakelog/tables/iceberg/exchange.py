@@ -34,7 +34,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
 from lakelog.base.events import event
-from lakelog.client.retry import pauses
+from lakelog.client.errors import pauses
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
 from lakelog.tables.iceberg.data_file import data_file

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
 from uuid import UUID
 
-from lakelog.client.retry import log_retry, pauses
+from lakelog.client.errors import log_retry, pauses
 
 
 class RegistryUnavailableError(Exception):

@@ -14,6 +14,7 @@ from typing import TypeVar
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
 from lakelog.base.uuids import decode_uuid, encode_uuid
+from lakelog.client.consumer.batches import Batch
 from lakelog.client.consumer.reader import DEFAULT_FETCH_BYTES, PartitionReader
 from lakelog.client.errors import (
     ClientError,
@@ -23,7 +24,6 @@ from lakelog.client.errors import (
     TopicNotFoundError,
     TopicRecreatedError,
 )
-from lakelog.client.isolation import Batch
 from lakelog.client.offsets import EARLIEST, LATEST, EpochEnd, OffsetAt, epoch_ends, list_offsets
 from lakelog.client.view import Topic
 from lakelog.tables.topic.errors import (

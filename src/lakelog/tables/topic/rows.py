@@ -13,10 +13,10 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from lakelog.client.isolation import Batch
+from lakelog.client.consumer.batches import Batch
 from lakelog.columns.decoding.decode import ImpossibleTimestampError, decode_columns
 from lakelog.columns.decoding.groups import column_types
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import (
     BadRecordError,

@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from lakelog.records.batch import check_crc, iter_batches
 from lakelog.records.control import read_marker
 from lakelog.records.record import Record, decode_records

@@ -10,10 +10,15 @@ import json
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.heartbeat import HeartbeatRequest
-from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from lakelog.protocol.leave_group import LeaveGroupRequest, MemberIdentity
-from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from lakelog.protocol.group_members import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place
 from simulator.clients.client import RETRIABLE

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from lakelog.protocol.group_members import ConsumerGroupHeartbeatRequest, TopicPartitions
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from simulator.checkers.membership_history import Lease
 from simulator.clients.client import RETRIABLE

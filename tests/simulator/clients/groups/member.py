@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from lakelog.protocol.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

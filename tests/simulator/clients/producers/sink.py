@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.sink import Receipt, Run, Written, requests
+from lakelog.client.sink import QueryRun, Receipt, RecordCount, requests
 from lakelog.protocol.commit_sets import NO_BATCH, Refusal, Winner
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Fate, Place, Transaction
@@ -54,7 +54,7 @@ class SinkQuery(TransactionalProducer):
     ) -> None:
         super().__init__(context, name, places, _BUMPING)
         self._sink_id = self._id
-        self._run = Run(self._sink_id, _QUERY, "", -1, -1)
+        self._run = QueryRun(self._sink_id, _QUERY, "", -1, -1)
         self._checkpoint = checkpoint or Checkpoint()
         self._began_run = 0.0
 
@@ -85,7 +85,7 @@ class SinkQuery(TransactionalProducer):
                 request = requests.begin_run(self._sink_id, _QUERY, run_id, batch)
             await self.pause(0.05, 0.4)
         identity = answer.producer_id, answer.producer_epoch
-        self._run = Run(self._sink_id, _QUERY, run_id, *identity, answer.sink.next_batch)
+        self._run = QueryRun(self._sink_id, _QUERY, run_id, *identity, answer.sink.next_batch)
         self.note("run", *identity, answer.sink.next_batch)
         self._settle(answer.sink.next_batch)
         self._began_run = self.now
@@ -150,7 +150,7 @@ class SinkQuery(TransactionalProducer):
                 return None
             counts[place] = self._sequences[place]
             await self.pause(0.0, 0.3 if self.rng.random() < 0.95 else 10.0)
-        written = tuple(Written(*place, records) for place, records in counts.items())
+        written = tuple(RecordCount(*place, records) for place, records in counts.items())
         return requests.winner(Receipt(self._id, *self._identity, written))
 
     async def _sent(self, transaction: Transaction, place: Place) -> bool:

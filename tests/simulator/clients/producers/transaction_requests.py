@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.txn_offset_commit import (
+from lakelog.protocol.offsets import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import EndTxnRequest
 from simulator.checkers.observations import Place
 
 TIMEOUT_MS = 8_000

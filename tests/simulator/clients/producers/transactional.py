@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
-from lakelog.protocol.add_partitions_to_txn import (
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.transactions import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.produce import ProduceRequest
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Fate, Place, Transaction
 from simulator.clients.client import RETRIABLE, Client

@@ -11,7 +11,7 @@ from lakelog.cli.commands.cluster import (
 )
 from lakelog.cli.failures import CliError
 from lakelog.client.admin import ClusterDescription, RegisteredBroker
-from lakelog.client.admin.features import Feature
+from lakelog.client.admin.brokers import Feature
 from lakelog.client.view import Partition, Topic
 
 CLUSTER = ClusterDescription(

@@ -10,7 +10,7 @@ from lakelog.cli.records.record_sizes import (
     find_target,
     size_hint,
 )
-from lakelog.protocol.describe_configs import (
+from lakelog.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,

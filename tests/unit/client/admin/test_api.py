@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.client.admin.api import Admin, LogDir
 from lakelog.client.errors import ClientError, UnreachableError
-from lakelog.protocol.describe_log_dirs import (
+from lakelog.protocol.replicas import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

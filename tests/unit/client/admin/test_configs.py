@@ -6,15 +6,13 @@ from lakelog.base.config.key import ConfigType
 from lakelog.client.admin.configs import Configs, ConfigSource, ResourceType
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError
-from lakelog.protocol.describe_configs import (
+from lakelog.protocol.configs import (
+    AlterConfigsResourceResponse,
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
-)
-from lakelog.protocol.incremental_alter_configs import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

@@ -3,15 +3,19 @@ from __future__ import annotations
 import pytest
 
 from lakelog.client.admin.groups import classic_group, consumer_group
-from lakelog.protocol.consumer_group_describe import Assignment, DescribedGroup, Member
-from lakelog.protocol.consumer_group_describe import TopicPartitions as AssignedTopic
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     TopicPartition,
     encode_versioned,
 )
-from lakelog.protocol.describe_groups import DescribedGroup as ClassicGroup
-from lakelog.protocol.describe_groups import DescribedGroupMember
+from lakelog.protocol.groups import (
+    Assignment,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    DescribedGroupMember,
+    Member,
+)
+from lakelog.protocol.groups import TopicPartitions as AssignedTopic
 
 ASSIGNED = encode_versioned(
     ConsumerProtocolAssignment(
@@ -21,9 +25,9 @@ ASSIGNED = encode_versioned(
 )
 
 
-def classic(protocol_type: str, assignment: bytes) -> ClassicGroup:
+def classic(protocol_type: str, assignment: bytes) -> DescribedGroup:
     member = DescribedGroupMember(member_id="m", client_id="app", member_assignment=assignment)
-    return ClassicGroup(
+    return DescribedGroup(
         group_id="g", group_state="Stable", protocol_type=protocol_type, members=[member]
     )
 
@@ -58,7 +62,7 @@ def test_members_of_a_consumer_group_have_their_own_protocol(
         member_type=member_type,
         assignment=Assignment(topic_partitions=topics),
     )
-    group = consumer_group(DescribedGroup(group_id="g", group_epoch=8, members=[row]))
+    group = consumer_group(DescribedConsumerGroup(group_id="g", group_epoch=8, members=[row]))
     (member,) = group.members
     assert (member.protocol, member.epoch, group.epoch) == (protocol, 7, 8)
     assert member.partitions == (("orders", 0), ("orders", 1))

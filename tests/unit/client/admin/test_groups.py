@@ -9,29 +9,27 @@ from lakelog.client.admin.groups import Groups, Lag
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, OutcomeUnknownError
 from lakelog.client.offsets import EARLIEST, LATEST
-from lakelog.protocol.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
-from lakelog.protocol.consumer_group_describe import DescribedGroup as ConsumerGroup
-from lakelog.protocol.delete_groups import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-)
-from lakelog.protocol.describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from lakelog.protocol.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from lakelog.protocol.groups import DescribedConsumerGroup as ConsumerGroup
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

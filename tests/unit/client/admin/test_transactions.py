@@ -7,23 +7,22 @@ from lakelog.client.admin.transactions import ActiveProducer, SinkChild, SinkCon
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, UnsupportedError
 from lakelog.protocol.commit_sets import ChildState, SinkState
-from lakelog.protocol.describe_producers import (
+from lakelog.protocol.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from lakelog.protocol.describe_transactions import (
+from lakelog.protocol.transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    EndTxnRequest,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
     TopicData,
-    TransactionState,
-)
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from lakelog.protocol.list_transactions import TransactionState as ListedState
-from lakelog.protocol.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -42,7 +41,9 @@ def test_transactions_of_all_brokers_are_listed_with_their_coordinator(
         broker.peers = [other]
         other.peers = [broker]
         for each, name in ((broker, "b"), (other, "a")):
-            row = ListedState(transactional_id=name, producer_id=7, transaction_state="Ongoing")
+            row = ListedTransaction(
+                transactional_id=name, producer_id=7, transaction_state="Ongoing"
+            )
             each.on(ListTransactionsRequest, ListTransactionsResponse(transaction_states=[row]))
         found = Transactions(cluster).list(states=["Ongoing"], longer_than_ms=5)
         assert [(row.transactional_id, row.node_id) for row in found] == [("a", 2), ("b", 1)]
@@ -54,8 +55,8 @@ def test_a_sink_is_listed_and_described_with_its_control_record(
     broker: ScriptedBroker, cluster: Cluster
 ) -> None:
     rows = [
-        ListedState(transactional_id="billing", transaction_state="Ongoing"),
-        ListedState(transactional_id="daily", next_batch=-1, open_children=2),
+        ListedTransaction(transactional_id="billing", transaction_state="Ongoing"),
+        ListedTransaction(transactional_id="daily", next_batch=-1, open_children=2),
     ]
     broker.on(ListTransactionsRequest, ListTransactionsResponse(transaction_states=rows))
     found = Transactions(cluster).list()
@@ -64,7 +65,7 @@ def test_a_sink_is_listed_and_described_with_its_control_record(
         transactional_id="daily/0/0/0", state="Ongoing", start_time_ms=5, partitions=3
     )
     sink = SinkState(query_id="q", run_id="r", next_batch=4)
-    state = TransactionState(transactional_id="daily", sink=sink, children=[child])
+    state = DescribedTransaction(transactional_id="daily", sink=sink, children=[child])
     broker.on(DescribeTransactionsRequest, DescribeTransactionsResponse(transaction_states=[state]))
     children = (SinkChild("daily/0/0/0", "Ongoing", 5, 3),)
     assert Transactions(cluster).describe("daily").sink == SinkControl("q", "r", 4, children)
@@ -80,7 +81,7 @@ def test_a_sink_is_not_removed_by_a_broker_without_commit_sets(
 
 
 def test_an_unknown_id_is_an_error(broker: ScriptedBroker, cluster: Cluster) -> None:
-    row = TransactionState(error_code=105, transactional_id="billing")
+    row = DescribedTransaction(error_code=105, transactional_id="billing")
     response = DescribeTransactionsResponse(transaction_states=[row])
     broker.on(DescribeTransactionsRequest, response)
     with pytest.raises(ClientError, match="transactional id 'billing': the transactional id does"):
@@ -116,14 +117,16 @@ def test_hanging_transactions_are_open_and_unknown_to_all_coordinators(
     producers = (3, 10), (4, 11), (5, 12), (7, 13), (9, -1)
     broker.on(DescribeProducersRequest, opened(*producers), opened(*producers[:2], *producers[3:]))
     listed = [
-        ListedState(transactional_id=name, producer_id=producer_id, transaction_state="Ongoing")
+        ListedTransaction(
+            transactional_id=name, producer_id=producer_id, transaction_state="Ongoing"
+        )
         for name, producer_id in (("a", 3), ("b", 4))
     ]
     broker.on(ListTransactionsRequest, ListTransactionsResponse(transaction_states=listed))
     states = [
         DescribeTransactionsResponse(
             transaction_states=[
-                TransactionState(
+                DescribedTransaction(
                     transactional_id=name,
                     producer_id=producer_id,
                     topics=[TopicData(topic=topic, partitions=[0])],

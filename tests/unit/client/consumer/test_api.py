@@ -19,21 +19,17 @@ from lakelog.protocol.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    PartitionData,
-)
-from lakelog.protocol.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+    PartitionData,
 )
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from lakelog.protocol.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,

@@ -14,7 +14,7 @@ from lakelog.client.errors import ClientError
 from lakelog.client.offsets import EpochEnd
 from lakelog.client.view import Partition, Topic
 from lakelog.protocol.fetch import (
-    EpochEndOffset,
+    DivergingEpoch,
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
@@ -117,7 +117,7 @@ def test_errors_of_a_partition_and_of_the_whole() -> None:
 
 def test_a_response_reports_where_the_log_diverged() -> None:
     response = answer(b"")
-    response.responses[0].partitions[0].diverging_epoch = EpochEndOffset(epoch=5, end_offset=4)
+    response.responses[0].partitions[0].diverging_epoch = DivergingEpoch(epoch=5, end_offset=4)
     [fetched] = read_response(response, [target(9)])
     assert fetched.diverged == EpochEnd(5, 4)
     [fetched] = read_response(answer(b""), [target(9)])

@@ -11,9 +11,10 @@ from lakelog.client.cluster import Cluster
 from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Misplaced
 from lakelog.client.consumer.positions import Position
 from lakelog.client.errors import ClientError
-from lakelog.protocol.fetch import FetchRequest, FetchResponse
-from lakelog.protocol.offset_for_leader_epoch import (
+from lakelog.protocol.fetch import (
     EpochEndOffset,
+    FetchRequest,
+    FetchResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,

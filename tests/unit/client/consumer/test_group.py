@@ -14,17 +14,25 @@ from lakelog.client.committed import Committed
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GroupMember
 from lakelog.client.errors import ClientError
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
-from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.group_members import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from scripted_broker import ScriptedBroker
 from waiting import eventually
 

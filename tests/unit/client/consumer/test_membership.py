@@ -10,8 +10,13 @@ from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolSubscription,
     decode_versioned,
 )
-from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from lakelog.protocol.group_members import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 
 
 def joined(member: GroupMember, others: dict[str, JoinGroupRequest] | None = None) -> Step:

@@ -9,16 +9,19 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.consumer.damage import DamagedHeader
-from lakelog.client.consumer.reader import PartitionReader
+from lakelog.client.cluster import Cluster
+from lakelog.client.consumer.batches import DamagedHeader
+from lakelog.client.consumer.reader import PartitionReader, first_times
 from lakelog.client.errors import (
     LogTruncatedError,
     OffsetOutOfRangeError,
     TopicRecreatedError,
     UnreadableLogError,
 )
-from lakelog.protocol.fetch import EpochEndOffset, FetchRequest, FetchResponse
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
+    DivergingEpoch,
+    FetchRequest,
+    FetchResponse,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -79,7 +82,7 @@ def test_a_connection_that_was_closed_between_two_reads_is_replaced_without_a_re
     assert bases(reader, 0, 6) == [0, 3]
     ((idle,),) = reader._idle.values()
     idle._sock.shutdown(socket.SHUT_RDWR)
-    with caplog.at_level(logging.INFO, "lakelog.client.retry"):
+    with caplog.at_level(logging.INFO, "lakelog.client.errors"):
         assert bases(reader, 6, END) == [6, 9]
     assert "Retrying" not in caplog.text
 
@@ -178,7 +181,7 @@ def test_a_log_that_was_cut_below_the_position_is_an_error(
     def diverged(request: FetchRequest) -> FetchResponse:
         assert request.topics[0].partitions[0].last_fetched_epoch == 2
         response = records_of(request, b"", END)
-        response.responses[0].partitions[0].diverging_epoch = EpochEndOffset(epoch=1, end_offset=4)
+        response.responses[0].partitions[0].diverging_epoch = DivergingEpoch(epoch=1, end_offset=4)
         return response
 
     broker.on(FetchRequest, log_of, diverged)
@@ -190,3 +193,55 @@ def test_a_log_that_was_cut_below_the_position_is_an_error(
 def test_a_topic_with_another_id_is_not_read(reader: PartitionReader) -> None:
     with pytest.raises(TopicRecreatedError):
         list(reader.read("orders", 0, 0, 3, topic_id=b"another-topic-id"))
+
+
+KEY = ("orders", 0)
+
+
+def times_batch(base: int = 0, *, control: bool = False) -> bytes:
+    builder = BatchBuilder()
+    for number in range(3):
+        builder.append(1_000 + base + number, b"\0\0\0\1", b"\0" * 6)
+    return bytes(builder.build(base_offset=base, is_control=control))
+
+
+@pytest.mark.parametrize(
+    ("records", "offset", "expected"),
+    [
+        (times_batch(), 0, {KEY: 1_000}),
+        (times_batch(), 2, {KEY: 1_002}),
+        (times_batch(7), 3, {KEY: 1_007}),  # compaction removed the records before
+        (times_batch(control=True), 0, {}),
+        (b"", 0, {}),
+    ],
+)
+def test_the_time_is_that_of_the_first_record_from_the_offset_on(
+    broker: ScriptedBroker,
+    cluster: Cluster,
+    records: bytes,
+    offset: int,
+    expected: dict[tuple[str, int], int],
+) -> None:
+    broker.on(FetchRequest, lambda request: records_of(request, records, 10))
+    assert first_times(cluster, {KEY: offset}) == expected
+
+
+def test_a_partition_that_cannot_be_read_is_left_out(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    damaged = bytearray(times_batch())
+    damaged[-1] ^= 1
+
+    def answer(request: FetchRequest) -> FetchResponse:
+        partition = request.topics[0].partitions[0].partition
+        return records_of(request, bytes(damaged) if partition else times_batch(), 10)
+
+    broker.on(FetchRequest, answer)
+    assert first_times(cluster, {KEY: 0, ("orders", 1): 0}) == {KEY: 1_000}
+
+
+def test_one_batch_is_fetched_without_a_wait(broker: ScriptedBroker, cluster: Cluster) -> None:
+    broker.on(FetchRequest, lambda request: records_of(request, times_batch(), 10))
+    first_times(cluster, {KEY: 0})
+    (request,) = broker.asked(FetchRequest)
+    assert (request.max_wait_ms, request.max_bytes) == (0, 1)

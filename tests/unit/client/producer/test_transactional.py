@@ -14,20 +14,20 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.committed import Membership
 from lakelog.client.errors import ClientError, UnsupportedError
 from lakelog.client.producer.transactional import JoinedProducer, TransactionalProducer
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.offsets import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from lakelog.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from lakelog.protocol.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 from lakelog.records.batch import read_header
 from scripted_broker import Answer, ScriptedBroker
 

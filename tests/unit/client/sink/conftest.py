@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakelog.protocol.api_versions import (
+from lakelog.protocol.commit_sets import FEATURE
+from lakelog.protocol.connections import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     SupportedFeatureKey,
 )
-from lakelog.protocol.commit_sets import FEATURE
 from scripted_broker import ScriptedBroker
 
 

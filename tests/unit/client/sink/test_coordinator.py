@@ -6,28 +6,31 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakelog.client.errors import OutcomeUnknownError, UnsupportedError
+from lakelog.base.errors import ErrorCode
+from lakelog.client.errors import ClientError, OutcomeUnknownError, UnsupportedError
 from lakelog.client.sink import (
     BatchCommittedError,
     OpenChild,
+    QueryRun,
     Receipt,
-    Run,
+    RecordCount,
     Sink,
     SinkStatus,
-    Written,
 )
+from lakelog.client.sink.coordinator import AnotherQueryError, SinkError, check_sink
 from lakelog.protocol.commit_sets import ChildState, Refusal, RefusedCommitSet, SinkState
-from lakelog.protocol.describe_transactions import (
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
+    EndTxnRequest,
+    EndTxnResponse,
 )
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from scripted_broker import ScriptedBroker
 
-RUN = Run("daily", "query", "run", 7, 3, next_batch=5)
-RECEIPT = Receipt("daily/5/0/0", 9, 1, (Written("orders", 1, 4), Written("orders", 0, 3)))
+RUN = QueryRun("daily", "query", "run", 7, 3, next_batch=5)
+RECEIPT = Receipt("daily/5/0/0", 9, 1, (RecordCount("orders", 1, 4), RecordCount("orders", 0, 3)))
 COMMITTED = EndTxnResponse(sink=SinkState(query_id="query", run_id="run", next_batch=6))
 
 
@@ -113,8 +116,8 @@ def test_the_control_record_is_read_with_unfinished_children(
         transactional_id="daily/6/0/0", state="Ongoing", start_time_ms=8, partitions=2
     )
     state = SinkState(query_id="query", run_id="run", next_batch=6, content=b"rows")
-    row = TransactionState(transactional_id="daily", sink=state, children=[child])
-    unknown = TransactionState(transactional_id="daily", error_code=105)
+    row = DescribedTransaction(transactional_id="daily", sink=state, children=[child])
+    unknown = DescribedTransaction(transactional_id="daily", error_code=105)
     sinks.on(
         DescribeTransactionsRequest,
         DescribeTransactionsResponse(transaction_states=[row]),
@@ -139,3 +142,34 @@ def test_nothing_is_sent_to_a_broker_without_the_feature(broker: ScriptedBroker)
     with Sink(broker.address, "daily") as sink, pytest.raises(UnsupportedError, match="feature"):
         sink.commit(RUN, 5, [RECEIPT])
     assert not broker.asked(EndTxnRequest)
+
+
+def test_each_reason_has_its_own_error_with_the_brokers_text() -> None:
+    found = set()
+    for reason in Refusal:
+        with pytest.raises(SinkError, match="because of that") as raised:
+            check_sink(48, RefusedCommitSet(reason=reason, message="because of that"), "sink 's'")
+        assert not raised.value.retriable
+        found.add(type(raised.value))
+    assert SinkError not in found
+
+
+def test_the_error_has_the_control_record_of_the_response() -> None:
+    sink = SinkState(query_id="q", run_id="r", next_batch=4)
+    refused = RefusedCommitSet(reason=Refusal.ANOTHER_QUERY, message="text")
+    with pytest.raises(AnotherQueryError) as raised:
+        check_sink(48, refused, "sink 's'", sink)
+    assert raised.value.sink == sink
+
+
+def test_a_reason_of_a_newer_broker_is_a_refusal_too() -> None:
+    with pytest.raises(SinkError, match="new reason"):
+        check_sink(48, RefusedCommitSet(reason=99, message="new reason"), "sink 's'")
+
+
+def test_other_codes_are_ordinary_errors() -> None:
+    check_sink(0, None, "sink 's'")
+    with pytest.raises(ClientError, match="sink 's'") as raised:
+        check_sink(51, None, "sink 's'")
+    assert raised.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert raised.value.retriable

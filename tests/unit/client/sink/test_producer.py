@@ -8,20 +8,20 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError
-from lakelog.client.sink import BatchCommittedError, Receipt, Run, SinkProducer, Written
+from lakelog.client.sink import BatchCommittedError, QueryRun, Receipt, RecordCount, SinkProducer
 from lakelog.protocol.commit_sets import Refusal, RefusedCommitSet
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 from lakelog.records.batch import read_header
 from scripted_broker import Answer, ScriptedBroker
 
-RUN = Run("daily", "query", "run", 7, 3, next_batch=5)
+RUN = QueryRun("daily", "query", "run", 7, 3, next_batch=5)
 
 
 def answering(code: int) -> Answer:
@@ -61,7 +61,7 @@ def test_a_task_leaves_its_transaction_open_and_returns_its_counts(
     producer.open(RUN, 5, 0, 2)
     for partition in (1, 0, 1):
         producer.send("orders", b"v", partition=partition)
-    written = (Written("orders", 0, 1), Written("orders", 1, 2))
+    written = (RecordCount("orders", 0, 1), RecordCount("orders", 1, 2))
     assert producer.finish() == Receipt("daily/5/0/2", 9, 4, written)
     assert not sinks.asked(EndTxnRequest)
     (request,) = sinks.asked(InitProducerIdRequest)
@@ -82,7 +82,7 @@ def test_the_next_task_has_its_own_identity_and_counts(
     producer.finish()
     producer.open(RUN, 5, 1, 3)
     producer.send("orders", b"v", partition=1)
-    assert producer.finish() == Receipt("daily/5/1/3", 10, 0, (Written("orders", 1, 1),))
+    assert producer.finish() == Receipt("daily/5/1/3", 10, 0, (RecordCount("orders", 1, 1),))
     last = sinks.asked(ProduceRequest)[-1]
     assert last.transactional_id == "daily/5/1/3"
     header = read_header(last.topic_data[0].partition_data[0].records)

@@ -9,10 +9,12 @@ from coordinator_members import GROUP, commit_codes, committed, form, new_id
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig
-from lakelog.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
-from lakelog.protocol.delete_groups import DeleteGroupsRequest
-from lakelog.protocol.describe_groups import DescribeGroupsRequest
-from lakelog.protocol.offset_delete import OffsetDeleteRequest
+from lakelog.protocol.groups import (
+    ConsumerGroupDescribeRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+)
+from lakelog.protocol.offsets import OffsetDeleteRequest
 
 ORDERS = ("orders", 0)
 

@@ -13,11 +13,13 @@ from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.shard import TransactionMarker
-from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from lakelog.protocol.heartbeat import HeartbeatRequest
-from lakelog.protocol.join_group import JoinGroupResponse
-from lakelog.protocol.leave_group import LeaveGroupRequest
-from lakelog.protocol.txn_offset_commit import (
+from lakelog.protocol.group_members import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+)
+from lakelog.protocol.offsets import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -31,7 +31,7 @@ from lakelog.coordinator.group.records import (
     OffsetCommitValue,
 )
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_versioned
-from lakelog.protocol.delete_groups import DeleteGroupsRequest
+from lakelog.protocol.groups import DeleteGroupsRequest
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 AGAINST_POLICY = ErrorCode.POLICY_VIOLATION

@@ -11,9 +11,8 @@ from coordinator_members import GROUP, commit_codes, form, join, leave, new_id
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.queries import GroupFilter, Queries
-from lakelog.protocol.describe_groups import DescribedGroup, DescribeGroupsRequest
-from lakelog.protocol.list_groups import ListGroupsRequest
-from lakelog.protocol.offset_fetch import OffsetFetchRequestGroup
+from lakelog.protocol.groups import DescribedGroup, DescribeGroupsRequest, ListGroupsRequest
+from lakelog.protocol.offsets import OffsetFetchRequestGroup
 
 ORDERS = ("orders", 0)
 

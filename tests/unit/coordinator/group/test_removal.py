@@ -21,8 +21,8 @@ from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.shard import Now
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_versioned
-from lakelog.protocol.delete_groups import DeleteGroupsRequest
-from lakelog.protocol.offset_delete import (
+from lakelog.protocol.groups import DeleteGroupsRequest
+from lakelog.protocol.offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

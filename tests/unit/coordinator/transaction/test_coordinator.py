@@ -5,8 +5,11 @@ from typing import Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
-from lakelog.protocol.describe_transactions import DescribeTransactionsRequest
-from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from lakelog.protocol.transactions import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from transaction_setup import Setup, in_virtual_time
 
 A = ("orders", 0)

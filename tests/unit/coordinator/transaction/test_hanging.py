@@ -15,8 +15,7 @@ from lakelog.coordinator.transaction.state import (
     Transaction,
     TransactionState,
 )
-from lakelog.protocol.describe_transactions import TopicData
-from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
+from lakelog.protocol.transactions import DescribedTransaction, TopicData
 from transaction_setup import BUMPING, CLASSIC, Producer, Setup, in_virtual_time, run
 
 S = TransactionState

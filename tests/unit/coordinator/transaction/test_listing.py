@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.list_transactions import ListTransactionsRequest
+from lakelog.protocol.transactions import ListTransactionsRequest
 from transaction_setup import Setup, in_virtual_time
 
 

@@ -21,12 +21,10 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.state import TransactionVersion
-from lakelog.protocol.offset_fetch import (
+from lakelog.protocol.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
-)
-from lakelog.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.compression import Codec
 from lakelog.server.appends.entries import check_entry, rejected_result
-from lakelog.storage.validation.record_errors import RecordsRefusedError
+from lakelog.storage.validation import RecordsRefusedError
 from memory_broker import MemoryBroker
 from storage_kit import make_batch
 

@@ -16,14 +16,14 @@ import pytest
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.fetch import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.records.batch import read_header
 from lakelog.records.compression import Codec, compress
 from lakelog.records.crc import crc32c
 from lakelog.server.appends.slow_batches import SlowBatches, TimeSlices
 from lakelog.storage.reading.timestamps import TimestampOffset
-from lakelog.storage.validation.batches import WALKED_MAX
+from lakelog.storage.validation import WALKED_MAX
 from lakelog.wire.framing import decode_response
 from poison import sealed
 from simulator.engine.loop import SimulatedLoop

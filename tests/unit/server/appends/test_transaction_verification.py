@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.server.appends.transaction_verification import ProduceCheck, rejection
-from lakelog.storage.producers.verification import Verification, VerificationVoidedError
+from lakelog.storage.producers.beginnings import Verification, VerificationVoidedError
 from memory_broker import MemoryBroker
 from memory_clients import add_partition, init_producer
 from storage_kit import NOW, make_batch

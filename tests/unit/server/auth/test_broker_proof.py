@@ -11,8 +11,12 @@ from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerRecord
 from lakelog.network_client.errors import NetworkClientError
-from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from lakelog.protocol.connections import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from lakelog.server.auth.broker_proof import (
     MECHANISM,
     NONCE_BYTES,

@@ -117,6 +117,8 @@ def test_a_listener_on_every_interface_needs_an_advertised_address_in_a_cluster(
 
 
 class FakeSocket:
+    sends_files = False
+
     def __init__(self, host: str) -> None:
         self.host = host
         self.closed = False

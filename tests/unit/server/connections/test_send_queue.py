@@ -47,8 +47,7 @@ def test_the_reply_to_a_lone_request_is_not_queued(
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
 def test_a_socket_that_sends_no_files_is_given_their_bytes(seed: int | None, at_once: bool) -> None:
     """As a socket that encrypts."""
-    transport, sink, _ = connect(seed)
-    transport.sends_files = False
+    transport, sink, _ = connect(seed, sends_files=False)
     data = random.Random(5).randbytes(300_000)
     found = FakeSlice(data)
     found.is_resident = True if at_once else None
@@ -73,19 +72,21 @@ def test_a_cold_range_is_read_ahead_before_it_is_sent() -> None:
     assert bytes(transport.sent) == b"<" + b"z" * 100 + b">"
 
 
-def test_a_thread_is_the_first_at_every_page_that_is_not_there() -> None:
+def test_a_thread_is_the_first_at_every_page_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The loop sends nothing else (see `send_file`), and that in short turns."""
+    send_file, iterations = FakeTransport.send_file, []
+
+    def note_send(transport: FakeTransport, sock: Any, file: Any, offset: int, count: int) -> int:
+        iterations.append(count)
+        return send_file(transport, sock, file, offset, count)
+
+    monkeypatch.setattr(FakeTransport, "send_file", note_send)
     transport, sink, _ = connect()
     data = random.Random(7).randbytes(5_500_000)
     transport.cold = set(pages(0, len(data) + 1_000_000))
     found = sink.slices[request(1)] = FakeSlice(data)
-    send_file, iterations = transport.send_file, []
-
-    def note_send(sock: Any, file: Any, offset: int, count: int) -> int:
-        iterations.append(count)
-        return send_file(sock, file, offset, count)
-
-    transport.send_file = note_send  # type: ignore[method-assign]
     transport.incoming += frame(request(1))
     transport.run()
     for number in range(3):
@@ -151,19 +152,18 @@ def test_a_device_that_fails_ends_the_connection() -> None:
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("sends_files", [False, True])
 def test_a_file_that_cannot_be_read_while_it_is_sent_is_reported(
-    at_once: bool, sends_files: bool
+    at_once: bool, sends_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transport, sink, connection = connect()
-    (found,), frames = fetching(sink, 1)
-    sink.at_once, transport.sends_files = at_once, sends_files
-
-    def fail_to_send(sock: Any, file: Any, offset: int, count: int) -> int:
+    def fail_to_send(*arguments: Any) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
     def fail_to_read(offset: int, size: int) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
-    transport.send_file = fail_to_send  # type: ignore[method-assign]
+    monkeypatch.setattr(FakeTransport, "send_file", fail_to_send)
+    transport, sink, connection = connect(sends_files=sends_files)
+    (found,), frames = fetching(sink, 1)
+    sink.at_once = at_once
     found.file.read_at = fail_to_read  # type: ignore[method-assign]
     transport.incoming += frames
     transport.run()
@@ -174,15 +174,16 @@ def test_a_file_that_cannot_be_read_while_it_is_sent_is_reported(
 
 @pytest.mark.parametrize("error", [ConnectionResetError(104, ""), ssl.SSLSyscallError(5, "")])
 @pytest.mark.parametrize("at_once", [False, True])
-def test_a_peer_that_is_gone_is_no_failure_of_the_file(at_once: bool, error: OSError) -> None:
+def test_a_peer_that_is_gone_is_no_failure_of_the_file(
+    at_once: bool, error: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> int:
+        raise error
+
+    monkeypatch.setattr(FakeTransport, "send_file", fail)
     transport, sink, connection = connect()
     (found,), frames = fetching(sink, 1)
     sink.at_once = at_once
-
-    def fail(sock: Any, file: Any, offset: int, count: int) -> int:
-        raise error
-
-    transport.send_file = fail  # type: ignore[method-assign]
     transport.incoming += frames
     transport.run()
     assert connection.closed

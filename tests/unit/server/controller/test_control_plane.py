@@ -9,8 +9,7 @@ from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.brokers import plan_producer_ids
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerRecord, PartitionRecord
-from lakelog.protocol.alter_partition import AlterPartitionRequest
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
+from lakelog.protocol.brokers import AlterPartitionRequest, BrokerHeartbeatRequest
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker

@@ -12,9 +12,10 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.features import SUPPORTED
 from lakelog.metadata.plan import Planner
-from lakelog.protocol.allocate_producer_ids import AllocateProducerIdsRequest
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from lakelog.protocol.broker_registration import (
+from lakelog.protocol.brokers import (
+    AllocateProducerIdsRequest,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     Feature,

@@ -7,7 +7,7 @@ from typing import Any
 from lakelog.metadata.features import METADATA_VERSION, SUPPORTED, UNDECLARED, SupportedLevels
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerFenced, BrokerRecord
-from lakelog.protocol.api_versions import (
+from lakelog.protocol.connections import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     SupportedFeatureKey,

@@ -9,7 +9,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.store.api import ControllerTerm
-from lakelog.protocol.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from lakelog.protocol.topics import CreateTopicsRequest, CreateTopicsResponse
 from lakelog.server.controller.link import may_be_done
 from lakelog.server.inter_broker.errors import (
     PeerDisconnectedError,

@@ -13,7 +13,7 @@ from lakelog.metadata.errors import RegistrationLost
 from lakelog.metadata.failover import AT_START, NO_LEADER, Failure
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import NO_DIRECTORY, BrokerFenced, BrokerRecord, BrokerUnregistered
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lakelog.protocol.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.server.controller import controller
 from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lakelog.protocol.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.server.controller.presence import Presence
 from lakelog.server.inter_broker.errors import PeerDisconnectedError
 from memory_broker import InlineTasks

@@ -15,8 +15,11 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerFenced, BrokerRecord, ClusterRecord
-from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest
+from lakelog.protocol.brokers import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+)
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.auth.principal import ANONYMOUS, Principal, broker_principal
 from lakelog.server.controller.relays import DIRECT, Relays

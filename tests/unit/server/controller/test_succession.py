@@ -10,7 +10,7 @@ import pytest
 
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.store.api import ControllerTerm
-from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.succession import NO_TERM, Succession
 from lakelog.server.inter_broker.errors import PeerTimedOutError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.log import Log
 from socketless_broker import SocketlessBroker
@@ -85,7 +85,7 @@ def test_a_marker_that_finds_no_space_is_tried_again(
     refusals = iter([True] * 6)
     append_marker = Log.append_marker
 
-    def full_at_first(log: Log, *arguments: Any, **named: Any) -> int:
+    def full_at_first(log: Log, *arguments: Any, **named: Any) -> tuple[int, int]:
         if next(refusals, False):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return append_marker(log, *arguments, **named)

@@ -10,7 +10,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
-from lakelog.protocol.describe_transactions import TopicData, TransactionState
+from lakelog.protocol.transactions import DescribedTransaction, TopicData
 from lakelog.server.coordinators.hanging_watch import HangingWatch
 from memory_broker import MemoryBroker
 from storage_kit import make_batch
@@ -23,26 +23,26 @@ class Coordinators:
     """All coordinators, which know `states` by producer id, or do not answer."""
 
     def __init__(self) -> None:
-        self.states: dict[int, TransactionState] = {}
+        self.states: dict[int, DescribedTransaction] = {}
         self.failure: KafkaError | None = None
         self.asked: list[set[int]] = []
         self.fenced: list[str] = []
         self.during: Callable[[], object] = tuple
 
-    async def of(self, producer_ids: Collection[int]) -> dict[int, TransactionState]:
+    async def of(self, producer_ids: Collection[int]) -> dict[int, DescribedTransaction]:
         self.asked.append(set(producer_ids))
         self.during()
         if self.failure is not None:
             raise self.failure
         return self.states
 
-    async def fence(self, known: TransactionState) -> None:
+    async def fence(self, known: DescribedTransaction) -> None:
         self.fenced.append(known.transactional_id)
         known.producer_epoch += 1
 
 
-def know(state: str, epoch: int, *partitions: int) -> TransactionState:
-    return TransactionState(
+def know(state: str, epoch: int, *partitions: int) -> DescribedTransaction:
+    return DescribedTransaction(
         transactional_id="id",
         transaction_state=state,
         producer_id=PRODUCER[0],

@@ -10,20 +10,21 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.image import MetadataImage
-from lakelog.protocol.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    TransactionState,
-)
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from lakelog.protocol.list_transactions import TransactionState as Listed
-from lakelog.protocol.offset_for_leader_epoch import (
+from lakelog.protocol.fetch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from lakelog.protocol.transactions import ListedTransaction as Listed
 from lakelog.server.coordinators.known_transactions import KnownTransactions
 from lakelog.server.coordinators.leaders import PartitionLeaders
 from lakelog.server.inter_broker.errors import PeerTimedOutError
@@ -72,7 +73,7 @@ class OtherCoordinator:
 
     def _describe(self, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
         states = [
-            TransactionState(transactional_id=name, producer_id=50, error_code=self.described)
+            DescribedTransaction(transactional_id=name, producer_id=50, error_code=self.described)
             for name in request.transactional_ids
         ]
         return DescribeTransactionsResponse(transaction_states=states)
@@ -191,7 +192,7 @@ def test_a_fence_raises_the_epoch(coordinators: MemoryBroker) -> None:
 
 def test_a_fence_goes_to_the_coordinator(elsewhere: MemoryBroker) -> None:
     other = OtherCoordinator()
-    state = TransactionState(
+    state = DescribedTransaction(
         transactional_id="theirs", transaction_timeout_ms=500, producer_id=50, producer_epoch=3
     )
     elsewhere.run(known_to(elsewhere, other).fence(state))

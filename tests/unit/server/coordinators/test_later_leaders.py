@@ -16,7 +16,7 @@ from lakelog.metadata.records import (
     Record,
     TopicRecord,
 )
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lakelog.protocol.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.api_versions import ApiVersionsRequest
+from lakelog.protocol.connections import ApiVersionsRequest
 from lakelog.server.coordinators.leaders import PartitionLeaders
 from memory_broker import MemoryBroker
 

@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.requests import NO_SEQUENCE, WrittenTo
-from lakelog.protocol.describe_producers import (
+from lakelog.protocol.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

@@ -9,7 +9,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
-from lakelog.protocol.add_partitions_to_txn import (
+from lakelog.protocol.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

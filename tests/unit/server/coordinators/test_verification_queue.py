@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.add_partitions_to_txn import (
+from lakelog.protocol.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

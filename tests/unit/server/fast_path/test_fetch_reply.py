@@ -237,7 +237,7 @@ def test_a_fetch_that_fails_after_a_check_ends_its_connection(
             on_checked({})
         for broker in twins.both:
             assert broker.connection.closed
-            assert not broker.connection.is_waiting
+            assert not broker.connection.pending
 
     run(tmp_path, scenario)
     assert "planted" in caplog.text

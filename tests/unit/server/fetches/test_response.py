@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
+from lakelog.protocol.fetch import DivergingEpoch, FetchRequest, FetchResponse, PartitionData
 from lakelog.replica.divergence import DivergedLog
 from lakelog.replica.fetch_session import FetchPlan, FetchSession, FetchTarget
 from lakelog.replica.role import NotLeaderError
@@ -55,7 +55,7 @@ def test_a_diverging_epoch_is_no_error(world: MemoryBroker) -> None:
     asked = sent(world, DivergedLog(3, 9))
     (data,) = partitions(asked.response())
     assert (data.error_code, data.high_watermark) == (0, 0)
-    assert data.diverging_epoch == EpochEndOffset(epoch=3, end_offset=9)
+    assert data.diverging_epoch == DivergingEpoch(epoch=3, end_offset=9)
     assert not world.broker.requests.errors
     assert not asked.context.was_rejected
 

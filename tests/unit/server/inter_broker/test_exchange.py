@@ -7,10 +7,10 @@ import pytest
 from doubles.randomness import SeededRandom
 from lakelog.network_client.errors import InvalidResponseError, NetworkClientError
 from lakelog.network_client.requests import Identity, NetworkClient
-from lakelog.protocol.api_versions import ApiVersion, ApiVersionsResponse
-from lakelog.protocol.create_topics import CreateTopicsRequest
+from lakelog.protocol.connections import ApiVersion, ApiVersionsResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.protocol.registry import APIS
+from lakelog.protocol.topics import CreateTopicsRequest
 from lakelog.server.inter_broker.errors import (
     PeerBusyError,
     PeerDisconnectedError,

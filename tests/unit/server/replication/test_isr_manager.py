@@ -13,7 +13,7 @@ from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerFenced, BrokerRecord, BrokerUnfenced, PartitionRecord
-from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from lakelog.protocol.brokers import AlterPartitionRequest, AlterPartitionResponse
 from lakelog.replica.followers import Followers
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role

@@ -17,17 +17,17 @@ import pytest
 import lakelog.server
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.api import Api, api_for
-from lakelog.protocol.api_versions import ApiVersionsRequest
-from lakelog.protocol.delete_topics import DeleteTopicsRequest
-from lakelog.protocol.fetch import FetchRequest, FetchResponse, ReplicaState
-from lakelog.protocol.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+from lakelog.protocol.configs import (
     IncrementalAlterConfigsRequest,
+    IncrementalConfig,
+    IncrementalResource,
 )
+from lakelog.protocol.connections import ApiVersionsRequest
+from lakelog.protocol.fetch import FetchRequest, FetchResponse, ReplicaState
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.produce import ProduceResponse
 from lakelog.protocol.registry import APIS
+from lakelog.protocol.topics import DeleteTopicsRequest
 from lakelog.records.compression import Codec
 from lakelog.replica.role import Role
 from lakelog.server.auth.authentication import Authentication
@@ -279,9 +279,9 @@ WAYS = {
     ),
 }
 _PRODUCT = Path(lakelog.server.__file__).parent
-_ANSWERING = {"send", "send_slice", "queue_slice", "complete", "reply"}
+_ANSWERING = {"send", "send_slice", "complete", "reply"}
 """Calls that answer, by name."""
-_ROOMS = ("handlers/produce.py", "handlers/fetch.py", "fetches", "repeats")
+_ROOMS = ("handlers/produce.py", "handlers/fetch.py", "fetches", "fast_path")
 _DECODING = "requests.dispatch.Dispatcher._on_other_request"
 
 
@@ -566,8 +566,8 @@ async def _change_broker(setup: AdmissionSetup) -> None:
 
 
 async def _change_topic(setup: AdmissionSetup) -> None:
-    change = AlterableConfig(name="max.message.bytes", config_operation=0, value="5000")
-    resource = AlterConfigsResource(resource_type=2, resource_name="plain", configs=[change])
+    change = IncrementalConfig(name="max.message.bytes", config_operation=0, value="5000")
+    resource = IncrementalResource(resource_type=2, resource_name="plain", configs=[change])
     await _on_another_connection(
         setup, request_frame(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     )

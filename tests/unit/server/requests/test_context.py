@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from memory_broker import CLIENT_ID, MemoryBroker
@@ -32,16 +32,16 @@ def test_responses_leave_in_the_order_of_the_requests(world: MemoryBroker) -> No
     second = Context(connection, first.context.api, 4, 8, CLIENT_ID)
     connection.expect(second)
     second.reply(HeartbeatResponse(error_code=2))
-    assert connection.is_waiting
+    assert connection.pending
     first.context.reply(HeartbeatResponse(error_code=1))
-    assert not connection.is_waiting
+    assert not connection.pending
 
 
 def test_none_stands_for_no_response(world: MemoryBroker) -> None:
     asked = world.start(later, HeartbeatRequest(), 4)
     asked.context.reply(None)
     assert asked.context.parts == []
-    assert not asked.context.connection.is_waiting
+    assert not asked.context.connection.pending
 
 
 def test_a_response_that_cannot_be_encoded_is_a_bug(world: MemoryBroker) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lakelog.protocol.heartbeat import HeartbeatResponse
+from lakelog.protocol.group_members import HeartbeatResponse
 from lakelog.protocol.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from lakelog.server.requests.error_codes import codes_in
 

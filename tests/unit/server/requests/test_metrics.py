@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from lakelog.protocol.api import Api
-from lakelog.protocol.create_topics import CreatableTopicResult, CreateTopicsResponse
 from lakelog.protocol.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from lakelog.protocol.registry import APIS
+from lakelog.protocol.topics import CreatableTopicResult, CreateTopicsResponse
 from lakelog.server.event_log.rate_limited import LINES_MAX
 from lakelog.server.requests.metrics import CLIENT_ID_CHARS_MAX, RequestMetrics, RequestNote
 from storage_kit import ManualClock

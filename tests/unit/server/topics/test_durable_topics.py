@@ -11,7 +11,7 @@ import pytest
 from lakelog.replica.partition import Partition
 from lakelog.server.controller.membership import KeptTopics
 from lakelog.server.topics.durable_topics import DurableTopics
-from lakelog.storage.folder.durable_mark import DurableMark
+from lakelog.storage.marks import DurableMark
 from memory_broker import MemoryBroker
 
 FORMER, OWN, NEXT = b"f" * 16, b"o" * 16, b"n" * 16

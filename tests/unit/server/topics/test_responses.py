@@ -12,8 +12,8 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import FeatureRecord
 from lakelog.protocol.api import api_for
 from lakelog.protocol.commit_sets import FEATURE
-from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
 from lakelog.server.handlers import metadata
 from lakelog.server.topics.responses import KnownMetadata, finalized_features, supported_features
 from lakelog.wire.framing import decode_response, encode_request

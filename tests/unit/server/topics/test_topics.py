@@ -19,7 +19,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import Record, ResourceType, TopicRecord
 from lakelog.metadata.store.embedded import EmbeddedStore
-from lakelog.protocol.create_topics import CreateTopicsRequest
+from lakelog.protocol.topics import CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
 from lakelog.server.auth.broker_proof import Process

@@ -33,8 +33,8 @@ from lakelog.storage.compaction.job import (
     CompactionJob,
     encode_answer,
 )
-from lakelog.storage.folder.page_cache import BOOT_ID
-from lakelog.storage.names import CLEANED, INDEX, LOG, SWAP
+from lakelog.storage.files import CLEANED, INDEX, LOG, SWAP
+from lakelog.storage.marks import BOOT_ID
 from storage_kit import DATA, NOW, Store, make_batch, memory_store, read_records, sole_leader
 
 CONFIG = LogConfig(

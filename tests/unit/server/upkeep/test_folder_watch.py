@@ -13,8 +13,8 @@ from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import File
 from lakelog.server.upkeep.folder_watch import FolderWatch
 from lakelog.server.upkeep.shortages import SPACE, Shortages
-from lakelog.storage.folder.reserve import DiskSpaceGuard, SpaceReserve
-from lakelog.storage.names import PROBE
+from lakelog.storage.files import PROBE
+from lakelog.storage.folder.space import DiskSpaceGuard, SpaceReserve
 from memory_broker import InlineTasks
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop

@@ -16,7 +16,7 @@ from doubles.disk import MemoryDisk
 from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.shortage import no_space
+from lakelog.base.errors import no_space
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.aio import AsyncioTasks
@@ -25,7 +25,7 @@ from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.folder.directory import STRAY_KEPT_DAYS, LogDirectory
-from lakelog.storage.folder.reserve import SpaceReserve
+from lakelog.storage.folder.space import SpaceReserve
 from lakelog.storage.producers.limit import ProducerLimit
 from memory_broker import MemoryBroker
 from simulator.engine.clock import SimulatedClock

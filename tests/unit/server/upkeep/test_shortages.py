@@ -16,8 +16,8 @@ from doubles.disk import MemoryDisk
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE, Shortages
-from lakelog.storage.folder.reserve import HEADROOM_BYTES, RESERVE, DiskSpaceGuard, SpaceReserve
-from lakelog.storage.names import PROBE
+from lakelog.storage.files import PROBE
+from lakelog.storage.folder.space import HEADROOM_BYTES, RESERVE, DiskSpaceGuard, SpaceReserve
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
 from storage_kit import DATA

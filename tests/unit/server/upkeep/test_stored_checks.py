@@ -14,7 +14,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Tasks
 from lakelog.server.upkeep.stored_checks import NeededCheck, StoredChecks
-from lakelog.storage.names import INDEX, LOG
+from lakelog.storage.files import INDEX, LOG
 from lakelog.storage.preparation import NotReady
 from storage_kit import NOW, Store, append, make_batch, memory_store, sole_leader
 

@@ -5,35 +5,29 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.create_topics import (
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from lakelog.protocol.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
-from lakelog.protocol.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
-from lakelog.protocol.describe_configs import (
+from lakelog.protocol.configs import (
+    AlterConfigsResourceResponse,
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
-)
-from lakelog.protocol.incremental_alter_configs import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from scripted_clients import Answer, listed, produced, scripted_world
 from simulator.checkers.laws import Law
 from simulator.clients.administrator import TopicMaker, Trimmer

@@ -5,23 +5,21 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-)
-from lakelog.protocol.create_topics import (
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from lakelog.protocol.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
 from lakelog.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from lakelog.protocol.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from lakelog.protocol.topics import (
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from scripted_clients import ScriptedWorld, scripted_world
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place

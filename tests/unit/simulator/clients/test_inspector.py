@@ -10,10 +10,10 @@ from lakelog.protocol.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    ListOffsetsRequest,
     PartitionData,
 )
-from lakelog.protocol.list_offsets import ListOffsetsRequest
-from lakelog.protocol.offset_fetch import (
+from lakelog.protocol.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,

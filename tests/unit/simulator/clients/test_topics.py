@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.create_partitions import (
+from lakelog.protocol.topics import (
+    CreatableTopicResult,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
-)
-from lakelog.protocol.create_topics import (
-    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )

@@ -6,13 +6,19 @@ from typing import Any
 
 import pytest
 
-from lakelog.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest
-from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from lakelog.protocol.heartbeat import HeartbeatRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from lakelog.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from lakelog.protocol.group_members import HeartbeatRequest
 from lakelog.protocol.metadata import MetadataRequest
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import AddPartitionsToTxnRequest
 from simulator.clients.producers.batches import produce_request
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from lakelog.client.errors import NotWrittenError
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.records.batch import read_header
 from lakelog.records.record import decode_records
 from lakelog.spark.demo import pipeline

@@ -14,8 +14,8 @@ from lakelog.client.sink import (
     AnotherQueryError,
     BatchAheadError,
     BatchCommittedError,
+    QueryRun,
     Receipt,
-    Run,
     SinkError,
     SinkStatus,
 )
@@ -38,7 +38,7 @@ from lakelog.tables.topic.errors import OptionError
 OPTIONS = SinkOptions(bootstrap="h:1", topic="t")
 JOB = Job("s", Batch("q", "r", 7))
 ROWS = [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})]
-RUN = Run("lk-sink-s", "q", "r", 9, 4, 8)
+RUN = QueryRun("lk-sink-s", "q", "r", 9, 4, 8)
 RECEIPT = Receipt("lk-sink-s/7/3/11", 20, 0, ())
 
 
@@ -75,10 +75,10 @@ class FakeSink:
     def __init__(self, bootstrap: str, sink_id: str, **settings: Any) -> None:
         STATE.calls.append(("connect", sink_id))
 
-    def begin(self, query_id: str, run_id: str, batch: int, *, expires: bool) -> Run:
+    def begin(self, query_id: str, run_id: str, batch: int, *, expires: bool) -> QueryRun:
         if STATE.begin_error is not None:
             raise STATE.begin_error
-        return Run("lk-sink-s", query_id, run_id, 9, 4, STATE.next_batch)
+        return QueryRun("lk-sink-s", query_id, run_id, 9, 4, STATE.next_batch)
 
     def close(self) -> None:
         STATE.calls.append("close sink")
@@ -89,7 +89,7 @@ class FakeProducer:
 
     def __init__(self, bootstrap: str, **settings: Any) -> None: ...
 
-    def open(self, run: Run, *place: int) -> None:
+    def open(self, run: QueryRun, *place: int) -> None:
         if STATE.open_error is not None:
             raise STATE.open_error
         STATE.calls.append(("open", *place))

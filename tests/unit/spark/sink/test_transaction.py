@@ -7,23 +7,20 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client import retry
+from lakelog.client import errors
 from lakelog.protocol.commit_sets import SINK_TOPIC
-from lakelog.protocol.create_topics import (
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from lakelog.protocol.offset_fetch import (
+from lakelog.protocol.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
-from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 from lakelog.spark.sink.control import Batch, Content, Control, Step
 from lakelog.spark.sink.options import (
     BatchOrderError,
@@ -60,7 +57,7 @@ def committed(found: Control | None) -> OffsetFetchResponse:
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBroker]:
-    monkeypatch.setattr(retry, "FIRST_S", 0.001)
+    monkeypatch.setattr(errors, "FIRST_S", 0.001)
     with ScriptedBroker({SINK_TOPIC: 1}) as broker:
         broker.on(InitProducerIdRequest, InitProducerIdResponse(producer_id=9, producer_epoch=4))
         broker.on(OffsetFetchRequest, committed(control(7)))

@@ -10,11 +10,11 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import OutcomeUnknownError, UnreachableError
 from lakelog.client.sink import (
     BatchCommittedError,
+    QueryRun,
     Receipt,
-    Run,
+    RecordCount,
     RunFencedError,
     SinkStatus,
-    Written,
 )
 from lakelog.spark.sink import writers as sets
 from lakelog.spark.sink.attempts import Attempt
@@ -44,12 +44,12 @@ def test_a_topic_is_never_overwritten() -> None:
 
 
 SINK_OPTIONS = SinkOptions(bootstrap="h:1")
-RUN = Run("lk-sink-s", "q", "r", 9, 4, 7)
+RUN = QueryRun("lk-sink-s", "q", "r", 9, 4, 7)
 UNKNOWN = OutcomeUnknownError(ErrorCode.REQUEST_TIMED_OUT, "batch 7 may or may not be committed")
 
 
-def attempt(partition: int, records: int = 3, run: Run = RUN) -> Attempt:
-    written = (Written("t", partition, records),) if records else ()
+def attempt(partition: int, records: int = 3, run: QueryRun = RUN) -> Attempt:
+    written = (RecordCount("t", partition, records),) if records else ()
     receipt = Receipt(run.child_id(7, partition, 1), 20 + partition, 0, written)
     return Attempt(run, receipt, Content(records, 10 * records))
 
@@ -82,11 +82,11 @@ class FakeSink:
     def read(self) -> SinkStatus | None:
         return FakeSink.status
 
-    def commit(self, run: Run, batch: int, receipts: list[Receipt], content: bytes) -> None:
+    def commit(self, run: QueryRun, batch: int, receipts: list[Receipt], content: bytes) -> None:
         FakeSink.content = content
         self._answer(("commit", batch, [each.transactional_id for each in receipts]))
 
-    def abort(self, run: Run, batch: int) -> None:
+    def abort(self, run: QueryRun, batch: int) -> None:
         self._answer(("abort", batch, []))
 
     def _answer(self, call: tuple[str, int, list[str]]) -> None:

@@ -6,18 +6,17 @@ import pytest
 
 from compaction_kit import LIMITS, Cleaner, headers
 from lakelog.base.config.log_config import LogConfig
-from lakelog.records.batch import LOG_APPEND_TIME, read_header
+from lakelog.records.batch import LOG_APPEND_TIME, CorruptRecord, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import compress
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import decode_records, record_bytes
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.plan import CleanerLimits
 from lakelog.storage.compaction.records import note_keys
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
+from lakelog.storage.files import INDEX, TIME_INDEX
 from lakelog.storage.log import Log
-from lakelog.storage.names import INDEX, TIME_INDEX
+from lakelog.storage.segments.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from poison import sealed
 from storage_kit import NOW, Store, memory_store, read_batches, read_records, record_at
 

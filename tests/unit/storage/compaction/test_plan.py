@@ -6,8 +6,8 @@ import pytest
 
 from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.compaction.plan import CleanableLog, examine
+from lakelog.storage.files import LOG
 from lakelog.storage.log import Log
-from lakelog.storage.names import LOG
 from storage_kit import (
     NOW,
     Store,

@@ -17,7 +17,7 @@ from lakelog.storage.compaction.swap import (
     finish_interrupted_swaps,
     finish_swap,
 )
-from lakelog.storage.names import LOG, SNAPSHOT, SWAP, file_name
+from lakelog.storage.files import LOG, SNAPSHOT, SWAP, file_name
 from storage_kit import DATA, NOW, ManualClock, Store, make_batch, memory_store
 
 CONFIG = LogConfig(

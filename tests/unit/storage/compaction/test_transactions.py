@@ -25,7 +25,7 @@ from lakelog.storage.compaction.job import (
     LastRecord,
     Source,
 )
-from lakelog.storage.names import CLEANED, LOG, TXN_INDEX, file_name
+from lakelog.storage.files import CLEANED, LOG, TXN_INDEX, file_name
 from storage_kit import NOW, ManualClock
 
 FOLDER = Path("/data/topic-0")

@@ -14,7 +14,7 @@ from lakelog.storage.files import read_if_exists
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN, Ownership
-from lakelog.storage.seal import FOLDER_SEAL
+from lakelog.storage.marks import FOLDER_SEAL
 from storage_kit import DATA, ManualClock
 
 

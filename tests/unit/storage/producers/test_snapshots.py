@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import pytest
 
 from doubles.disk import MemoryDisk
-from lakelog.storage.names import SNAPSHOT, file_name
-from lakelog.storage.producers.snapshots import ProducerSnapshots
+from lakelog.records import crc
+from lakelog.records.control import NO_DECISION
+from lakelog.storage.files import SNAPSHOT, file_name
+from lakelog.storage.producers.snapshots import (
+    MalformedSnapshot,
+    ProducerSnapshots,
+    decode_snapshot,
+    encode_snapshot,
+)
 from lakelog.storage.producers.state import ProducerEntry, ProducerStateTable
 from storage_kit import DATA, ManualClock
 
@@ -73,3 +81,34 @@ def test_a_copy_does_not_see_later_changes() -> None:
     snapshots.remove_beyond(5)
     assert copy.offsets == [5, 10]
     assert copy.newest(99)[0] == 5, "its file is gone"
+
+
+_HEAD_SIZE = 2 + 4 + 4
+_ROW = struct.Struct(">qhiqiqiq")
+
+
+def test_a_producer_without_batches_has_the_values_that_kafka_writes() -> None:
+    """`ProducerStateEntry` returns -1, -1 and 0 for the last batch that it does not have."""
+    entry = ProducerEntry(epoch=4)
+    entry.last_timestamp = 17
+    data = encode_snapshot({9: entry})
+    assert _ROW.unpack_from(data, _HEAD_SIZE) == (
+        *(9, 4, -1, -1, 0, 17, entry.coordinator_epoch, entry.txn_first_offset),
+    )
+    assert not decode_snapshot(data)[9].batches
+
+
+def test_numbers_of_decisions_follow_the_rows_that_kafka_reads() -> None:
+    numbered, plain = ProducerEntry(epoch=4), ProducerEntry(epoch=1)
+    numbered.coordinator_epoch, numbered.decision = 5, 1 << 40
+    data = encode_snapshot({9: numbered, 10: plain})
+    assert data[_HEAD_SIZE + 2 * _ROW.size :] == struct.pack(">qq", 9, 1 << 40)
+    found = decode_snapshot(data)
+    assert (found[9].decision, found[10].decision) == (1 << 40, NO_DECISION)
+
+
+@pytest.mark.parametrize("tail", [b"\0", struct.pack(">qq", 10, 0)], ids=["torn", "unknown"])
+def test_a_number_that_cannot_be_spoils_the_snapshot(tail: bytes) -> None:
+    body = encode_snapshot({9: ProducerEntry(epoch=4)})[6:] + tail
+    with pytest.raises(MalformedSnapshot):
+        decode_snapshot(struct.pack(">hI", 1, crc.crc32c(body)) + body)

@@ -9,11 +9,7 @@ import pytest
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import KafkaError
 from lakelog.storage.log import Log
-from lakelog.storage.producers.snapshot_file import (
-    MalformedSnapshot,
-    decode_snapshot,
-    encode_snapshot,
-)
+from lakelog.storage.producers.snapshots import MalformedSnapshot, decode_snapshot, encode_snapshot
 from storage_kit import DATA, NOW, Store, append, make_batch, memory_store
 
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=200, retention_ms=-1)

@@ -16,14 +16,14 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.api import File
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.indexes.index_files import IndexFiles
+from lakelog.storage.files import INDEX, LOG
 from lakelog.storage.log import Log
-from lakelog.storage.names import INDEX, LOG
 from lakelog.storage.preparation import NotReady, Preparation
 from lakelog.storage.reading.seeking import IndexJob
 from lakelog.storage.segments.checking import UncheckedSlice, begin_check
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.index_keeper import IndexKeeper
+from lakelog.storage.segments.segment_index import IndexFiles
 from storage_kit import NOW, Store, append, make_batch
 
 BYTES = 900_000

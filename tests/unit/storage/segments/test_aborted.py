@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lakelog.records import crc
-from lakelog.storage.indexes.txn_index import AbortedTransaction, TxnIndex, encode_aborted
-from lakelog.storage.names import TXN_INDEX
+from lakelog.storage.files import TXN_INDEX
 from lakelog.storage.segments.aborted import (
     aborted_of,
     checksum_of_aborted,
@@ -14,6 +13,7 @@ from lakelog.storage.segments.aborted import (
     write_aborted,
 )
 from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.txn_index import AbortedTransaction, TxnIndex, encode_aborted
 from storage_kit import append, make_batch, memory_store
 
 FIRST = AbortedTransaction(7, 0, 3, 0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.config.log_config import LogConfig
+from lakelog.storage.files import INDEX, LOG
 from lakelog.storage.log import Log
-from lakelog.storage.names import INDEX, LOG
 from lakelog.storage.segments.detached import DetachedSegment
 from storage_kit import NOW, Store, append, make_batch, memory_store
 

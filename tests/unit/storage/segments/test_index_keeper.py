@@ -9,11 +9,11 @@ import pytest
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import patch_offset_and_epoch, read_header
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
+from lakelog.storage.files import INDEX, LOG, TIME_INDEX
 from lakelog.storage.log import Log
-from lakelog.storage.names import INDEX, LOG, TIME_INDEX
 from lakelog.storage.segments.detached import DetachedSegment
 from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from storage_kit import DATA, NOW, Store, append, make_batch, memory_store
 
 DENSE = LogConfig(index_interval_bytes=1)

@@ -12,12 +12,12 @@ from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import HEADER_SIZE, iter_batches, read_header
 from lakelog.runtime.posix import PosixDisk
-from lakelog.storage.compaction.rewrite import emptied
-from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
+from lakelog.storage.compaction.records import emptied
+from lakelog.storage.files import INDEX, LOG, TIME_INDEX
 from lakelog.storage.log import Log
-from lakelog.storage.names import INDEX, LOG, TIME_INDEX
 from lakelog.storage.segments.handles import HandleCache
 from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from storage_kit import (
     NOW,
     Store,

@@ -6,12 +6,13 @@ import errno
 
 import pytest
 
+from counted_work import lines_run
 from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
+from lakelog.storage.files import DELETED, LOG
 from lakelog.storage.log import Log
-from lakelog.storage.names import DELETED, LOG
 from lakelog.storage.segments.segment import Segment
-from lakelog.storage.segments.segment_list import SegmentList
+from lakelog.storage.segments.segment_list import KnownBatches, SegmentList
 from storage_kit import NOW, ManualClock, Store, append, make_batch, memory_store, read_batches
 
 CONFIG = LogConfig()
@@ -134,3 +135,87 @@ def test_the_next_flush_makes_the_file_durable_that_a_log_begins_again_with() ->
     assert not disk.copy_after_crash().exists(path)
     log.flush()
     assert disk.copy_after_crash().exists(path)
+
+
+def test_a_batch_is_forgotten_however_long_ago_it_was_noted() -> None:
+    log = memory_store().create()
+    append(log, make_batch())
+    known = KnownBatches()
+    for offset in range(200):
+        known.note(offset, (log.segments.active, offset, None))
+    for offset in (150, 199):
+        assert known.find(offset) is not None
+        known.forget(offset)
+        assert known.find(offset) is None
+    older = [offset for offset in range(128) if known.find(offset) is not None]
+    assert older, "notes of the generation before are kept"
+    known.forget(older[0])
+    assert known.find(older[0]) is None
+
+
+def test_a_reader_in_sequence_does_not_search_the_index() -> None:
+    log = memory_store(LogConfig(index_interval_bytes=1 << 20)).create()
+    for _ in range(1000):
+        append(log, make_batch(size=100))
+    first = read_lines(log, 500)
+    following = read_lines(log, 501)
+    assert following < first / 10, "the batch after the last one read is known"
+
+
+def read_lines(log: Log, offset: int) -> int:
+    def read() -> None:
+        found = log.read(offset, 1, end_offset=log.log_end_offset)
+        assert found is not None
+        found.release()
+
+    return lines_run(read)
+
+
+def rolled(store: Store) -> Log:
+    log = store.create()
+    append(log, make_batch())
+    log.roll(NOW)
+    return log
+
+
+def removed_names(store: Store, log: Log) -> list[str]:
+    return [name for name in store.disk.list(log.folder) if name.endswith(".deleted")]
+
+
+def test_a_segment_is_removed_when_it_is_due() -> None:
+    store = memory_store()
+    log = rolled(store)
+    removed = log.segments.removed
+    log.advance_log_start(1)
+    log.segments.delete_first(NOW + 10)
+    assert len(removed) == len(removed_names(store, log)) == 3
+    removed.remove_due(NOW + 9)
+    assert len(removed) == 3
+    removed.remove_due(NOW + 10)
+    assert len(removed) == 0
+    assert removed_names(store, log) == []
+
+
+def test_a_restored_file_has_its_name_again() -> None:
+    store = memory_store()
+    log = rolled(store)
+    before = store.disk.list(log.folder)
+    log.segments.removed.add(log.segments[0], NOW)
+    log.segments.removed.restore(0)
+    assert store.disk.list(log.folder) == before
+    with pytest.raises(AssertionError):
+        log.segments.removed.restore(1)
+
+
+def test_the_log_is_renamed_last() -> None:
+    """A `.log` without index files is still a segment; index files alone are removed at a start."""
+    store = memory_store()
+    log = rolled(store)
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.fail("name", errno.EIO, suffix="0.log")
+    with pytest.raises(OSError, match="Input/output"):
+        log.segments.removed.add(log.segments[0], NOW)
+    assert sorted(removed_names(store, log)) == [
+        f"{0:020d}.index.deleted",
+        f"{0:020d}.timeindex.deleted",
+    ]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakelog.client.isolation import Batch
+from lakelog.client.consumer.batches import Batch
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.tables.archive import files, task_files

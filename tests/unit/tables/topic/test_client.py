@@ -7,17 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.base.uuids import encode_uuid
-from lakelog.client import retry
+from lakelog.client import errors
 from lakelog.client.errors import UnreachableError
 from lakelog.client.offsets import OffsetAt
-from lakelog.protocol.describe_configs import (
+from lakelog.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from lakelog.protocol.fetch import FetchRequest, FetchResponse
-from lakelog.protocol.list_offsets import (
+from lakelog.protocol.fetch import (
+    FetchRequest,
+    FetchResponse,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -64,7 +65,7 @@ def offsets_of(offset: int, error: int = 0) -> ListOffsetsResponse:
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBroker]:
-    monkeypatch.setattr(retry, "FIRST_S", 0.001)
+    monkeypatch.setattr(errors, "FIRST_S", 0.001)
     with ScriptedBroker() as broker:
         broker.on(FetchRequest, log_of)
         broker.on(ListOffsetsRequest, offsets_of(END))

@@ -14,7 +14,7 @@ from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.limits import ShardLimits
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now, Result
-from lakelog.protocol.join_group import JoinGroupResponse
+from lakelog.protocol.group_members import JoinGroupResponse
 
 
 class Admission:

@@ -32,8 +32,11 @@ from lakelog.coordinator.group.classic.member import (
 )
 from lakelog.coordinator.group.limits import GROUP_BYTES, Growth
 from lakelog.coordinator.group.records import GroupMetadataKey, GroupMetadataValue, GroupRecord
-from lakelog.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
-from lakelog.protocol.sync_group import SyncGroupResponse
+from lakelog.protocol.group_members import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupResponse,
+)
 
 
 class GroupState(StrEnum):

@@ -15,8 +15,7 @@ from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.limits import ENTRY_BYTES
 from lakelog.coordinator.group.records import MemberMetadata
 from lakelog.coordinator.requests import complete
-from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
-from lakelog.protocol.sync_group import SyncGroupResponse
+from lakelog.protocol.group_members import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 
 
 class Parked(Protocol):

@@ -20,9 +20,14 @@ from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.limits import ShardLimits
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Effect, Now, Result
-from lakelog.protocol.heartbeat import HeartbeatRequest
-from lakelog.protocol.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
-from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from lakelog.protocol.group_members import (
+    HeartbeatRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 
 
 class Leaves:

@@ -26,12 +26,15 @@ from lakelog.coordinator.group.consumer.reconcile import Owned
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
-from lakelog.protocol.heartbeat import HeartbeatRequest
-from lakelog.protocol.join_group import JoinGroupResponse
-from lakelog.protocol.leave_group import MemberIdentity, MemberResponse
-from lakelog.protocol.sync_group import SyncGroupResponse
+from lakelog.protocol.group_members import (
+    HeartbeatRequest,
+    JoinGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupResponse,
+)
 from lakelog.runtime.api import Random
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _NO_MIGRATION = (

@@ -8,12 +8,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ConsumerMember
-from lakelog.protocol.consumer_group_describe import (
-    Assignment,
-    DescribedGroup,
-    Member,
-    TopicPartitions,
-)
+from lakelog.protocol.groups import Assignment, DescribedConsumerGroup, Member, TopicPartitions
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
@@ -21,9 +16,9 @@ _CONSUMER_MEMBER = 1
 
 def describe_consumer_group(
     group: ConsumerGroup, topics: Topics, default_assignor: str
-) -> DescribedGroup:
+) -> DescribedConsumerGroup:
     """Return the description of a consumer group, without deleted topics."""
-    return DescribedGroup(
+    return DescribedConsumerGroup(
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.epoch,
@@ -33,10 +28,10 @@ def describe_consumer_group(
     )
 
 
-def consumer_group_not_found(group_id: str, *, is_classic: bool) -> DescribedGroup:
+def consumer_group_not_found(group_id: str, *, is_classic: bool) -> DescribedConsumerGroup:
     """Return GROUP_ID_NOT_FOUND for a group that does not exist or is a classic one."""
     what = "is not a consumer group" if is_classic else "not found"
-    return DescribedGroup(
+    return DescribedConsumerGroup(
         group_id=group_id,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
         error_message=f"Group {group_id} {what}.",

@@ -43,8 +43,7 @@ from lakelog.coordinator.group.records import (
     Decision,
 )
 from lakelog.coordinator.shard import LATER, Effect, Now, Result, ShardCount
-from lakelog.protocol.join_group import JoinGroupResponse
-from lakelog.protocol.sync_group import SyncGroupResponse
+from lakelog.protocol.group_members import JoinGroupResponse, SyncGroupResponse
 
 _RETRY_MS = 500
 _MEMBER_TIMERS = (TimerKind.SESSION, TimerKind.REVOKE, TimerKind.REJOIN, TimerKind.RESYNC)
@@ -324,7 +323,7 @@ class ConsumerGroups:
         # extend the time to revoke: others wait for the partitions.
         if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
             self._deadlines.cancel(key)
-        elif progressed or key not in self._deadlines:
+        elif progressed or key not in self._deadlines.at:
             self._deadlines.set(key, now.tick_ms + member.rebalance_timeout_ms)
 
     def set_timer(
@@ -337,7 +336,7 @@ class ConsumerGroups:
         self, now: Now, kind: TimerKind, group_id: str, member_id: str, after_ms: int
     ) -> None:
         """Set a member's timer, in milliseconds from now, unless it is set."""
-        if TimerKey(kind, group_id, member_id) not in self._deadlines:
+        if TimerKey(kind, group_id, member_id) not in self._deadlines.at:
             self.set_timer(now, kind, group_id, member_id, after_ms)
 
     def cancel_timer(self, kind: TimerKind, group_id: str, member_id: str) -> None:

@@ -27,7 +27,7 @@ from lakelog.coordinator.group.consumer.member import (
 from lakelog.coordinator.group.consumer.reconcile import Owned
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Effect, Now, Result
-from lakelog.protocol.consumer_group_heartbeat import (
+from lakelog.protocol.group_members import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -10,14 +10,12 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from lakelog.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,

@@ -14,7 +14,7 @@ from lakelog.base.uuids import ZERO_UUID
 from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.records import OffsetCommitValue
-from lakelog.protocol.offset_fetch import (
+from lakelog.protocol.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

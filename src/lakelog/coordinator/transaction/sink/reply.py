@@ -7,8 +7,8 @@ from typing import NamedTuple
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.state import Sink, Transaction
 from lakelog.protocol.commit_sets import RefusedCommitSet, SinkState
-from lakelog.protocol.end_txn import EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdResponse
+from lakelog.protocol.producers import InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnResponse
 
 
 class SinkReply(NamedTuple):

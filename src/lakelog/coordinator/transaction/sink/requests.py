@@ -19,8 +19,8 @@ from lakelog.coordinator.transaction.sink.sinks import Sinks
 from lakelog.coordinator.transaction.state import Sink, Transaction
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet, SinkRun
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 from lakelog.runtime.api import Tasks
 
 BATCH_END = 1 << 62

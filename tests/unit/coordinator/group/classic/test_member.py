@@ -18,7 +18,7 @@ from lakelog.coordinator.group.classic.member import (
 )
 from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.coordinator.group.member_requests import JoinGroup
-from lakelog.protocol.join_group import (
+from lakelog.protocol.group_members import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,

@@ -14,7 +14,7 @@ from coordinator_members import commit, committed, heartbeat, join, leave, sync
 from group_setup import Setup, run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import GroupConfig
-from lakelog.protocol.join_group import JoinGroupResponse
+from lakelog.protocol.group_members import JoinGroupResponse
 
 SEEDS_EACH = 4
 SEEDS_EACH_LONG = 10

@@ -11,13 +11,15 @@ from lakelog.coordinator.group.consumer.description import (
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ClassicSide, ConsumerMember
-from lakelog.protocol.consumer_group_describe import Assignment, DescribedGroup
+from lakelog.protocol.groups import Assignment, DescribedConsumerGroup
 
 ORDERS, CLICKS = b"o" * 16, b"c" * 16
 TOPICS = {"orders": (ORDERS, 8), "clicks": (CLICKS, 2)}
 
 
-def _described(*members: ConsumerMember, topics: dict[str, tuple[bytes, int]]) -> DescribedGroup:
+def _described(
+    *members: ConsumerMember, topics: dict[str, tuple[bytes, int]]
+) -> DescribedConsumerGroup:
     draft = Draft(ConsumerGroup("readers"))
     draft.put_epoch(3, 0)
     for member in members:

@@ -27,8 +27,7 @@ from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.member import JoinRefusal
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, MigrationPolicy
 from lakelog.protocol.consumer_protocol import version_of
-from lakelog.protocol.describe_groups import DescribeGroupsRequest
-from lakelog.protocol.list_groups import ListGroupsRequest
+from lakelog.protocol.groups import DescribeGroupsRequest, ListGroupsRequest
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 
@@ -181,7 +180,7 @@ async def test_a_replaced_classic_member_leaves_no_timer(setup: Setup) -> None:
     await Consumer(setup, "new", instance_id="a").beat()
     assert list(group_of(setup).members) == ["new"]
     deadlines = setup.coordinator._host.shard(0).state.deadlines
-    assert TimerKey(TimerKind.SESSION, GROUP, old.member_id) not in deadlines
+    assert TimerKey(TimerKind.SESSION, GROUP, old.member_id) not in deadlines.at
 
 
 @in_virtual_time(consumer=AT_ONCE)

@@ -9,13 +9,12 @@ from coordinator_members import commit_codes, committed, join
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from lakelog.protocol.txn_offset_commit import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

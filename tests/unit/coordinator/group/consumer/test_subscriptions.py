@@ -11,7 +11,7 @@ from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.consumer.subscriptions import check_regex, matching
-from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from lakelog.protocol.group_members import ConsumerGroupHeartbeatResponse
 from lakelog.wire.codec import decode, encode
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)

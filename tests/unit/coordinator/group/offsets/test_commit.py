@@ -23,14 +23,13 @@ from lakelog.base.memory_budget import Account, Share
 from lakelog.coordinator.group.offsets.table import PendingOffsets
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
 from lakelog.coordinator.shard import TransactionMarker
-from lakelog.protocol.join_group import JoinGroupResponse
-from lakelog.protocol.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from lakelog.protocol.offset_fetch import (
+from lakelog.protocol.group_members import JoinGroupResponse
+from lakelog.protocol.offsets import (
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
-)
-from lakelog.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -8,7 +8,7 @@ import pytest
 from coordinator_members import GROUP, commit_codes
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.offset_fetch import (
+from lakelog.protocol.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet, SinkParent, SinkRun
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import EndTxnRequest
 from sink_setup import Producer, Setup, Sinks, winner
 from transaction_setup import in_virtual_time
 

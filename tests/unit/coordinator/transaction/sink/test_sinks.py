@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.sink import Run, requests
+from lakelog.client.sink import QueryRun, requests
 from lakelog.coordinator.transaction.sink import commit_sets
 from lakelog.coordinator.transaction.sink import sinks as sinks_module
 from lakelog.coordinator.transaction.state import EPOCH_MAX
@@ -259,7 +259,7 @@ async def test_the_sink_keeps_the_content_of_the_last_commit(setup: Setup) -> No
     sinks = Sinks(setup)
     parent = await sinks.begun()
     request = requests.end_batch(
-        Run("daily", "query", "run-1", *parent), 0, [], commit=True, content=b"no rows"
+        QueryRun("daily", "query", "run-1", *parent), 0, [], commit=True, content=b"no rows"
     )
     answer = await again(lambda: setup.coordinator.sinks.end(request))
     await setup.restart()

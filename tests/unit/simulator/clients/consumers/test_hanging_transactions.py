@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakelog.protocol.describe_producers import (
+from lakelog.protocol.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from lakelog.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from lakelog.protocol.offset_for_leader_epoch import (
+from lakelog.protocol.fetch import (
     EpochEndOffset,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,

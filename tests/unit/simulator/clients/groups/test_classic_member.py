@@ -7,10 +7,17 @@ import json
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
-from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from lakelog.protocol.group_members import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, scripted_world
 from simulator.checkers.laws import Law
 from simulator.clients.groups.classic_member import ClassicMember

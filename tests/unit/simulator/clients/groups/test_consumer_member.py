@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.consumer_group_heartbeat import (
+from lakelog.protocol.group_members import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

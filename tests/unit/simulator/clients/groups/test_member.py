@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.offset_commit import (
+from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from lakelog.protocol.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakelog.protocol.api import api_for
-from lakelog.protocol.end_txn import EndTxnRequest
+from lakelog.protocol.transactions import EndTxnRequest
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.framing import decode_request_header, encode_request
 from lakelog.wire.schema import Message

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, produced, scripted_world
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Fate
