@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import CommandSession
+from lakelog.cli.options import CommandSession, open_admin
 
 if TYPE_CHECKING:
     from lakelog.cli.declaration import Command

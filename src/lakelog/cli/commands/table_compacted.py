@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
+from lakelog.cli.interaction import stopping
 from lakelog.cli.options import CommandSession, Output
 from lakelog.cli.render import Document, Listing, note, show
-from lakelog.cli.stopping import stopping
 from lakelog.cli.table_locations import TableChoice, opened_archive
 
 if TYPE_CHECKING:

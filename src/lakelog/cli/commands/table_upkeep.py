@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from lakelog.cli.asking import confirm
 from lakelog.cli.commands.table_compacted import (
     audited_compacted,
     compacted_facts,
     compacted_findings,
     compacted_to_drop,
 )
-from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.moments import parse_duration_s
-from lakelog.cli.options import CommandSession, Consent, Output
+from lakelog.cli.interaction import confirm
+from lakelog.cli.options import CommandSession, Consent, Output, open_admin
+from lakelog.cli.positions import parse_duration_s
 from lakelog.cli.render import Document, Listing, counted, show, sized
 from lakelog.cli.table_locations import (
     ANY_TABLE,

@@ -1,4 +1,4 @@
-"""Errors and addresses of a test broker before its process runs; tests/system starts processes."""
+"""Test brokers before their processes run; tests/system starts processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from lakelog.base.config.key import ConfigError
-from lakelog.testing.broker_process import Broker, BrokerError, Setting, _environment, broker
+from lakelog.testing.brokers import (
+    Broker,
+    BrokerError,
+    Setting,
+    _cluster_settings,
+    _environment,
+    broker,
+    cluster,
+)
 
 
 @pytest.fixture
@@ -91,3 +99,21 @@ def test_a_tracer_of_the_test_is_not_started_in_the_broker(
     assert environment["ORDERS"] == "3"
     assert environment["NO_COLOR"] == "1"
     assert not [name for name in environment if name.startswith("COV")]
+
+
+def test_a_cluster_without_brokers_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1 broker"), cluster(brokers=0):
+        pass
+
+
+def test_a_string_is_no_list_of_topics() -> None:
+    with pytest.raises(TypeError, match="pass a list"), cluster("orders"):
+        pass
+
+
+@pytest.mark.parametrize(("brokers", "factor", "minimum"), [(1, 1, 1), (2, 2, 1), (5, 3, 2)])
+def test_topics_have_up_to_three_replicas(brokers: int, factor: int, minimum: int) -> None:
+    found = _cluster_settings(brokers, Path("/c"))
+    assert found["default.replication.factor"] == factor
+    assert found["min.insync.replicas"] == minimum
+    assert found["lakelog.metadata.store"] == "sqlite:/c/metadata.db"

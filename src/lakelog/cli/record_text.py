@@ -1,9 +1,16 @@
-"""Records as JSON lines: what `consume -f json` prints, `produce --input-format jsonl` reads back.
+"""Records as text: a format string with fields and backslash escapes, or JSON lines.
 
-Bytes that are not UTF-8 are written as base64; `key_encoding` and `value_encoding` state the
-encoding. Input is strict, because a guess would store other data: unknown and repeated fields are
-errors, and so is a line without `value`, since a null value is a tombstone. `topic` and `offset`
-state where a record was read and are ignored; `partition` is used with --keep-partitions only.
+    %t topic   %p partition   %o offset   %T timestamp (ms)   %D timestamp (ISO 8601)
+    %k key     %v value       %h headers as name=value,...    %% %{ %} the character itself
+
+Key and value are copied byte for byte; null is empty. A modifier in braces encodes them, and the
+values of headers: %k{hex}, %v{base64}, %h{base64raw} (without padding).
+
+`consume -f json` prints JSON lines, and `produce --input-format jsonl` reads them back. Bytes that
+are not UTF-8 are written as base64; `key_encoding` and `value_encoding` state the encoding. Input
+is strict, because a guess would store other data: unknown and repeated fields are errors, and so is
+a line without `value`, since a null value is a tombstone. `topic` and `offset` state where a record
+was read and are ignored; `partition` is used with --keep-partitions only.
 """
 
 from __future__ import annotations
@@ -11,15 +18,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from lakelog.cli.failures import CliError, suggestion
-from lakelog.cli.moments import iso_utc, parse_moment_ms
-from lakelog.cli.records.record_text import ConsumedRecord, Header, InputRecord
+from lakelog.cli.positions import iso_utc, parse_moment_ms
 
 _CONTENT = ("key", "key_encoding", "value", "value_encoding")
-_FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", *_CONTENT, "headers")
+_JSON_FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", *_CONTENT, "headers")
 _HEADER_FIELDS = ("key", "value", "value_encoding")
 _ENCODINGS = ("utf-8", "base64")
 
@@ -60,7 +67,7 @@ def _text(data: bytes | None) -> tuple[str | None, str | None]:
 def parse_json_line(line: bytes) -> InputRecord:
     """Return the record of a line. Raises `ValueError` with the name of an invalid field."""
     fields = parse_object(line)
-    _check_fields(fields, _FIELDS)
+    _check_fields(fields, _JSON_FIELDS)
     if "value" not in fields:
         raise ValueError("field 'value' is missing; \"value\": null writes a tombstone")
     return InputRecord(
@@ -110,7 +117,7 @@ def _parse_headers(value: object) -> list[Header]:
     if value is None:
         return []
     if isinstance(value, dict):
-        return [_header(name, _encoded(content, None, name)) for name, content in value.items()]
+        return [_header(name, _decoded(content, None, name)) for name, content in value.items()]
     if not isinstance(value, list):
         raise ValueError("headers must be a list or an object")
     headers: list[Header] = []
@@ -130,10 +137,10 @@ def _header(name: str, value: bytes | None) -> Header:
 
 
 def _content(fields: Mapping[str, Any], name: str) -> bytes | None:
-    return _encoded(fields.get(name), fields.get(f"{name}_encoding"), name)
+    return _decoded(fields.get(name), fields.get(f"{name}_encoding"), name)
 
 
-def _encoded(value: object, encoding: object, name: str) -> bytes | None:
+def _decoded(value: object, encoding: object, name: str) -> bytes | None:
     """Return the bytes of a text (UTF-8, or base64 by `encoding`) or of another value as JSON."""
     if encoding is not None and encoding not in _ENCODINGS:
         raise ValueError(f"encoding of {name} is {encoding!r}, not utf-8 or base64")
@@ -167,3 +174,121 @@ def _whole(fields: Mapping[str, Any], name: str) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     raise ValueError(f"{name} is not a whole number")
+
+
+_ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+_TOKEN = re.compile(
+    r"%([A-Za-z])\{([^{}]*)\}|%([A-Za-z]\{|.?)|\\(x[0-9A-Fa-f]{2}|.?)|([^%\\]+)", re.DOTALL
+)
+_LITERALS = ("%", "{", "}")
+Header = tuple[str, bytes | None]
+
+
+class ConsumedRecord(Protocol):
+    """The part of the client's record that is printed."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[Header]: ...
+
+
+class InputRecord(NamedTuple):
+    """A record to produce. The producer sets a partition or timestamp of `None`."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+Formatter = Callable[[ConsumedRecord], bytes]
+Encoder = Callable[[bytes], bytes]
+
+_FIELDS: Mapping[str, Formatter] = {
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: b"%d" % record.partition,
+    "o": lambda record: b"%d" % record.offset,
+    "T": lambda record: b"%d" % record.timestamp,
+    "D": lambda record: (iso_utc(record.timestamp) or "-").encode(),
+}
+_CONTENTS: Mapping[str, Callable[[Encoder], Formatter]] = {
+    "k": lambda encode: lambda record: encode(record.key or b""),
+    "v": lambda encode: lambda record: encode(record.value or b""),
+    "s": lambda encode: lambda record: encode(record.value or b""),
+    "h": lambda encode: lambda record: _headers_text(record.headers, encode),
+}
+_ENCODERS: Mapping[str, Encoder] = {
+    "hex": lambda data: data.hex().encode(),
+    "base64": base64.b64encode,
+    "base64raw": lambda data: base64.b64encode(data).rstrip(b"="),
+}
+
+
+def formatter(form: str) -> Formatter:
+    """Return a function from a record to its bytes.
+
+    Raises `CliError` for an unknown field or modifier, and for a format without fields.
+    """
+    parts = [_part(match) for match in _TOKEN.finditer(form)]
+    if not any(callable(part) for part in parts):
+        raise CliError(
+            "LL0902",
+            f"format '{form}' contains no field of a record",
+            "write json or '%o %k %v\\n'",
+        )
+    return lambda record: b"".join(
+        part if isinstance(part, bytes) else part(record) for part in parts
+    )
+
+
+def _part(match: re.Match[str]) -> bytes | Formatter:
+    encoded, modifier, field, escape, text = match.groups()
+    if text is not None:
+        return text.encode("utf-8", "surrogateescape")
+    if escape is not None:
+        if len(escape) == 3:
+            return bytes.fromhex(escape[1:])
+        return _ESCAPES.get(escape, b"\\" + escape.encode())
+    if encoded is not None:
+        return _encoded(encoded, modifier)
+    if field in _LITERALS:
+        return field.encode()
+    if field[1:]:
+        raise CliError("LL0902", f"'%{field}' has no closing brace", f"%{field[0]}%{{ prints one")
+    return _field(field)
+
+
+def _field(name: str) -> Formatter:
+    if name in _CONTENTS:
+        return _CONTENTS[name](bytes)
+    if name not in _FIELDS:
+        names = " ".join(f"%{name}" for name in [*_FIELDS, *_CONTENTS])
+        raise CliError("LL0902", f"unknown field '%{name}'", f"fields are {names} and %%")
+    return _FIELDS[name]
+
+
+def _encoded(name: str, modifier: str) -> Formatter:
+    _field(name)
+    if name not in _CONTENTS:
+        raise CliError("LL0902", f"'%{name}' takes no modifier", "%k, %v and %h do")
+    if modifier not in _ENCODERS:
+        modifiers = ", ".join(f"{{{modifier}}}" for modifier in _ENCODERS)
+        hint = f"modifiers are {modifiers}; %{name}%{{ prints a brace"
+        raise CliError("LL0902", f"unknown modifier '{{{modifier}}}' of '%{name}'", hint)
+    return _CONTENTS[name](_ENCODERS[modifier])
+
+
+def _headers_text(headers: Sequence[Header], encode: Encoder) -> bytes:
+    return b",".join(name.encode() + b"=" + encode(value or b"") for name, value in headers)

@@ -1,3 +1,5 @@
+"""Records as text: format strings and JSON lines."""
+
 from __future__ import annotations
 
 import json
@@ -7,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.cli.records.json_records import json_line, parse_json_line
-from lakelog.cli.records.record_text import Header
+from lakelog.cli.failures import CliError
+from lakelog.cli.record_text import Header, formatter, json_line, parse_json_line
 
 
 @dataclass(frozen=True)
@@ -113,3 +115,41 @@ def test_a_time_may_be_iso_8601_and_milliseconds_come_first() -> None:
 def test_bad_lines_are_value_errors(line: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_json_line(line)
+
+
+@pytest.mark.parametrize(
+    ("form", "printed"),
+    [
+        (r"%t/%p@%o %k %v\n", b"orders/2@41 k v\n"),
+        (r"%T %D", b"1500 1970-01-01T00:00:01.500Z"),
+        (r"100%% %s\t\x00\\", b"100% v\t\x00\\"),
+        ("%h", b"a=1,b="),
+        ("%k{hex}|%v{base64}|%s{base64raw}|%h{hex}", b"6b|dg==|dg|a=31,b="),
+        ("%v{hex}{hex}", b"76{hex}"),
+        ('{"key": "%k", "at": %o}', b'{"key": "k", "at": 41}'),
+        ("%v%{hex%}", b"v{hex}"),
+        ("%k\udcff", b"k\xff"),
+    ],
+)
+def test_format_strings(form: str, printed: bytes) -> None:
+    record = _Record(headers=[("a", b"1"), ("b", None)])
+    assert formatter(form)(record) == printed
+
+
+def test_bytes_are_copied_as_they_are() -> None:
+    assert formatter("%k|%v")(_Record(key=None, value=b"\xff\x00\n")) == b"|\xff\x00\n"
+
+
+@pytest.mark.parametrize(
+    "form", ["%x", "plain", "", "%", "%v{rot13}", "%v{}", "%v{hex", "%p{hex}", "%x{hex}", "%v{ }"]
+)
+def test_a_format_that_cannot_be_meant_is_refused(form: str) -> None:
+    with pytest.raises(CliError) as caught:
+        formatter(form)
+    assert caught.value.code == "LL0902"
+
+
+def test_the_error_for_an_unknown_modifier_lists_the_existing_ones() -> None:
+    with pytest.raises(CliError, match=r"unknown modifier '{hexx}' of '%v'") as caught:
+        formatter("%v{hexx}")
+    assert "{hex}, {base64}" in caught.value.hint

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.interaction import Interrupted, Stop
 from lakelog.cli.positions import TopicPartition
-from lakelog.cli.records.record_text import ConsumedRecord, Formatter
+from lakelog.cli.record_text import ConsumedRecord, Formatter
 from lakelog.cli.render import note
-from lakelog.cli.stopping import Interrupted, Stop
 
 if TYPE_CHECKING:
     from lakelog.client.consumer.fetcher import Trouble

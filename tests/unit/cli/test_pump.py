@@ -1,3 +1,5 @@
+"""Copies records, and commits the offsets of written ones."""
+
 from __future__ import annotations
 
 import io
@@ -10,10 +12,10 @@ import pytest
 
 from consumed_log import KEY, ConsumedLog, ConsumedRecord, copied
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.records import pump
-from lakelog.cli.records.pump import GroupProgress, Pump
-from lakelog.cli.records.record_text import formatter
-from lakelog.cli.stopping import Stop
+from lakelog.cli import pump
+from lakelog.cli.interaction import Stop
+from lakelog.cli.pump import GroupProgress, Pump
+from lakelog.cli.record_text import formatter
 from lakelog.client.consumer.fetcher import Trouble
 from lakelog.client.errors import ConnectionLostError
 

@@ -1,7 +1,8 @@
-"""A broker in a process of its own, for the time of a `with` block.
+"""Brokers in processes of their own, one or a cluster, for the time of a `with` block.
 
-The broker never outlives the process that started it (`broker_program`), and its port is its own
-from the first start to the end of the block, across restarts.
+A broker never outlives the process that started it (`lakelog.cli.attached_broker`), and its port is
+its own from the first start to the end of the block, across restarts. A test kills and restarts
+the brokers of a cluster by their node ids.
 """
 
 from __future__ import annotations
@@ -13,22 +14,24 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.base.config.quantities import plain_value
-from lakelog.cli.local_cluster.ports import port_of, reserve
+from lakelog.cli.local_cluster.reservations import port_of, reserve
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
+
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 _HOST = "127.0.0.1"
 # -P: modules in the test's working directory do not take the place of others.
-_PROGRAM = (sys.executable, "-P", "-m", "lakelog.testing.broker_program")
+_PROGRAM = (sys.executable, "-P", "-m", "lakelog.cli.attached_broker")
 # A tracer that measures the test's coverage in its subprocesses would slow the broker down.
 _COVERAGE = ("COVERAGE_PROCESS_", "COV_CORE_")
 Setting = str | int | float | bool
@@ -60,7 +63,7 @@ class Broker:
         self.data = data
         self._scratch = scratch
         self._log = scratch / "broker.log"
-        self._settings = tuple(f"{key}={setting_text(value)}" for key, value in settings.items())
+        self._settings = tuple(f"{key}={_setting_text(value)}" for key, value in settings.items())
         self._process: subprocess.Popen[bytes] | None = None
         self._reserved = _reserve(port)
         self.port = port_of(self._reserved)
@@ -95,7 +98,7 @@ class Broker:
             raise BrokerError(f"the broker on {self.bootstrap_servers} runs already")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*_PROGRAM, self._scratch, self.data, str(self.port), *self._settings],
+                [*_PROGRAM, "--scratch", self._scratch, *self._arguments()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -145,9 +148,7 @@ class Broker:
         Raises `KafkaError` of the broker's code if the broker rejects it, and `ConfigError` for a
         value that is none.
         """
-        configs = {
-            key: plain_value(key, setting_text(value)) for key, value in (config or {}).items()
-        }
+        configs = _topic_configs(config)
         with self._admin() as admin:
             admin.topics.create(name, partitions=partitions, configs=configs)
 
@@ -165,11 +166,14 @@ class Broker:
             if self._process is not None:
                 self.stop()
 
-    def _admin(self) -> Admin:
-        from lakelog.client.admin import Admin
+    def _arguments(self) -> list[str]:
+        settings = [f"--set={setting}" for setting in self._settings]
+        listener = [f"--data={self.data}", f"--listen={_HOST}:{self.port}"]
+        return [*listener, "--log-format=text", *settings]
 
+    def _admin(self) -> Admin:
         self._running()
-        return Admin(self.bootstrap_servers, client_id="lakelog-testing")
+        return _admin(self.bootstrap_servers)
 
     def _running(self) -> subprocess.Popen[bytes]:
         """The process. Raises `BrokerError` if there is none, or if it ended by itself."""
@@ -226,9 +230,7 @@ def broker(
 
     Raises `BrokerError` if the broker does not start, or was not in order at the end of the block.
     """
-    if isinstance(topics, str):
-        raise TypeError(f"topics is the string {topics!r}; pass a list: [{topics!r}]")
-    partitions = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+    partitions = _partitions(topics)
     with tempfile.TemporaryDirectory(prefix="lakelog-", ignore_cleanup_errors=True) as scratch:
         data = Path(scratch) / "data" if folder is None else Path(folder).absolute()
         merged = QUICK_SETTINGS | dict(settings or {})
@@ -244,15 +246,176 @@ def _environment() -> dict[str, str]:
     return kept | {"NO_COLOR": "1"}
 
 
-def setting_text(value: Setting) -> str:
+def _setting_text(value: Setting) -> str:
     """Return a value as a file of settings has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _topic_configs(config: Mapping[str, Setting] | None) -> dict[str, str]:
+    return {key: plain_value(key, _setting_text(value)) for key, value in (config or {}).items()}
+
+
+def _partitions(topics: Iterable[str] | Mapping[str, int]) -> Mapping[str, int]:
+    """Return the number of partitions of each topic. Raises `TypeError` for one name."""
+    if isinstance(topics, str):
+        raise TypeError(f"topics is the string {topics!r}; pass a list: [{topics!r}]")
+    return topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+
+
+def _admin(bootstrap: str) -> Admin:
+    from lakelog.client.admin import Admin
+
+    return Admin(bootstrap, client_id="lakelog-testing")
+
+
 def _reserve(port: int) -> socket.socket:
-    """Return a reservation of the port (`ports.reserve`). Raises `BrokerError`."""
+    """Return a reservation of the port (`reserve`). Raises `BrokerError`."""
     try:
         return reserve(_HOST, port)
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise BrokerError(f"port {port} on {_HOST}: {reason}; port=0 takes a free one") from error
+
+
+_REPLICATION_FACTOR_MAX = 3
+_POLL_S = 0.05
+_SHOWN = 20
+"""The most lines of an error about replicas."""
+
+
+class Cluster:
+    """Running brokers by node id, made by `cluster`; node ids begin with 1."""
+
+    def __init__(self, brokers: Mapping[int, Broker]) -> None:
+        self.brokers = brokers
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.bootstrap_servers}>"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all brokers, as clients want them."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
+
+    @property
+    def controller_id(self) -> int:
+        """The node id of the controller; -1 if there is none at present."""
+        with _admin(self.bootstrap_servers) as admin:
+            return admin.brokers.describe().controller_id
+
+    def leader_id(self, topic: str, partition: int = 0) -> int:
+        """Return the node id of a partition's leader; -1 if it has none at present.
+
+        Raises `TopicNotFoundError`.
+        """
+        with _admin(self.bootstrap_servers) as admin:
+            return admin.topics.describe(topic).partitions[partition].leader
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        config: Mapping[str, Setting] | None = None,
+        replication_factor: int = -1,
+    ) -> None:
+        """Create a topic with three replicas, or with as many as there are brokers.
+
+        `config` and the errors are as for `Broker.create_topic`.
+        """
+        configs = _topic_configs(config)
+        with _admin(self.bootstrap_servers) as admin:
+            admin.topics.create(
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=configs,
+            )
+
+    def await_in_sync(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Return when all brokers serve and all replicas are in sync.
+
+        timeout_s: seconds. Raises `BrokerError`, which names the brokers and replicas that are not.
+        """
+        from lakelog.base.errors import KafkaError
+
+        deadline = time.monotonic() + timeout_s
+        missing: Sequence[object] = ()
+        while time.monotonic() < deadline:
+            # A broker that starts, or a change of the controller, is an error of the request.
+            try:
+                missing = self._out_of_sync()
+            except KafkaError as error:
+                missing = [error]
+            if not missing:
+                return
+            time.sleep(_POLL_S)
+        text = "\n".join(str(what) for what in missing[:_SHOWN])
+        raise BrokerError(f"not in sync after {timeout_s:g} s:\n{text}")
+
+    def _out_of_sync(self) -> list[str]:
+        """Name the brokers that do not serve, and the partitions whose replicas are not in sync."""
+        with _admin(self.bootstrap_servers) as admin:
+            described = admin.brokers.describe().brokers
+            online = {broker.node_id for broker in described if not broker.is_fenced}
+            topics = admin.topics.list(internal=True)
+        partitions = [
+            f"{topic.name}-{row.partition} with leader {row.leader} and ISR {row.isr}"
+            for topic in topics
+            for row in topic.partitions
+            if len(row.isr) != len(row.replicas) or row.leader < 0
+        ]
+        return [f"broker {node}" for node in sorted(set(self.brokers) - online)] + partitions
+
+
+@contextmanager
+def cluster(
+    topics: Iterable[str] | Mapping[str, int] = (),
+    *,
+    brokers: int = 3,
+    settings: Mapping[str, Setting] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> Iterator[Cluster]:
+    """Run brokers that form a cluster for the time of a `with` block.
+
+    A new topic has three replicas and needs two of them in sync, if there are three brokers.
+
+    Args:
+        topics: names of topics to create, or a mapping of names to numbers of partitions.
+        brokers: how many.
+        settings: of every broker, with Kafka's keys.
+        folder: where the brokers keep their data, which then stays; else a temporary folder.
+
+    Raises `BrokerError` if a broker does not start, or was not in order at the end of the block.
+    """
+    partitions = _partitions(topics)
+    if brokers < 1:
+        raise ValueError(f"a cluster has at least 1 broker, not {brokers}")
+    with (
+        tempfile.TemporaryDirectory(prefix="lakelog-", ignore_cleanup_errors=True) as scratch,
+        ExitStack() as stack,
+    ):
+        root = Path(scratch if folder is None else folder).absolute()
+        root.mkdir(parents=True, exist_ok=True)
+        common = _cluster_settings(brokers, root) | dict(settings or {})
+        running = {}
+        for node_id in range(1, brokers + 1):
+            own = Path(scratch) / f"scratch-{node_id}"
+            own.mkdir()
+            data = root / f"broker-{node_id}"
+            made = Broker(data, own, 0, common | {"node.id": node_id})
+            running[node_id] = stack.enter_context(closing(made))
+            made.start()
+        whole = Cluster(running)
+        whole.await_in_sync()
+        for name, count in partitions.items():
+            whole.create_topic(name, count)
+        yield whole
+
+
+def _cluster_settings(brokers: int, root: Path) -> dict[str, Setting]:
+    factor = min(brokers, _REPLICATION_FACTOR_MAX)
+    return QUICK_SETTINGS | {
+        "lakelog.metadata.store": f"sqlite:{root / 'metadata.db'}",
+        "default.replication.factor": factor,
+        "min.insync.replicas": 2 if factor == _REPLICATION_FACTOR_MAX else 1,
+    }
