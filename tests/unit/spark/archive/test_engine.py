@@ -1,5 +1,3 @@
-"""Texts and stack traces as Spark 4.3 writes them."""
-
 from __future__ import annotations
 
 import os
@@ -12,9 +10,14 @@ import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkRuntimeError, StreamingQueryException
 
-from lakelog.spark.archive import spark_engine
-from lakelog.spark.archive.engine import EngineEndedError, QueryFailedError
-from lakelog.spark.archive.spark_engine import SparkEngine, SparkQuery, reason_of
+from lakelog.spark.archive import engine
+from lakelog.spark.archive.engine import (
+    EngineEndedError,
+    QueryFailedError,
+    SparkEngine,
+    SparkQuery,
+    reason_of,
+)
 from lakelog.tables.archive.failures import SyncError
 
 
@@ -22,7 +25,7 @@ def test_old_checkpoints_go_beside_a_run_that_takes_its_own_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two jobs of one topic share the folder, and one may end while the other looks around."""
-    for name, age_s in (("old", 2 * spark_engine._LEFTOVER_AGE_S), ("young", 0), ("ends", 0)):
+    for name, age_s in (("old", 2 * engine._LEFTOVER_AGE_S), ("young", 0), ("ends", 0)):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, times=(time.time() - age_s,) * 2)
     now_s = time.time()
