@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from lakelog.base.errors import KafkaError
-from lakelog.metadata.controller.reassignments import (
+from lakelog.metadata.controller.assignment import (
     Reassignment,
     ReassignmentResult,
     plan_reassignments,
