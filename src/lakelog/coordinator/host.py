@@ -29,11 +29,10 @@ from lakelog.coordinator.shard import (
     coordinator_code,
 )
 from lakelog.coordinator.shard_context import ShardContext, Writing
-from lakelog.records.batch import BatchHeader, check_crc, iter_batches
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import BatchHeader, CorruptRecord, check_crc, iter_batches
 from lakelog.records.record import decode_records
 from lakelog.runtime.api import Clock, Tasks, Timer
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 logger = logging.getLogger(__name__)
 

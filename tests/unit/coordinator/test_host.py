@@ -11,14 +11,13 @@ import pytest
 
 from coordinator_members import GROUP, commit, commit_codes, committed, form, heartbeat, join
 from group_setup import Setup, in_virtual_time, run
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import OutOfCapacityError
+from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError
 from lakelog.coordinator import shard_context
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord, encode_record
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from lakelog.records.batch import CorruptRecord
 from lakelog.records.builder import BatchBuilder
-from lakelog.records.errors import CorruptRecord
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

@@ -5,7 +5,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.controller.brokers import plan_register_broker
 from lakelog.protocol.cluster import DescribeClusterRequest
 from lakelog.server.broker import Node
-from lakelog.server.handlers.describe_cluster import handle
+from lakelog.server.handlers.cluster import describe_cluster
 from memory_broker import LOCAL, MemoryBroker
 
 
@@ -21,7 +21,7 @@ def register(world: MemoryBroker, broker_id: int, *endpoints: Endpoint) -> None:
 
 def nodes(world: MemoryBroker) -> list[Node]:
     """Return the brokers as a client of the listener PLAINTEXT sees them."""
-    context = world.start(handle, DescribeClusterRequest(), 0).context
+    context = world.start(describe_cluster, DescribeClusterRequest(), 0).context
     return world.broker.nodes_for(context.connection)
 
 

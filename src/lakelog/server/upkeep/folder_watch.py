@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.upkeep.shortages import Shortages
 

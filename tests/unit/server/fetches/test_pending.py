@@ -20,7 +20,7 @@ from lakelog.server.fetches import pending
 from lakelog.server.fetches.pending import PendingFetch
 from lakelog.server.fetches.reading import ReadResult, ReadWait, read
 from lakelog.server.fetches.response import FetchReply
-from lakelog.server.handlers.fetch import handle
+from lakelog.server.handlers.fetch import fetch
 from memory_broker import Asked, MemoryBroker
 
 
@@ -44,7 +44,7 @@ def start(
         session_epoch=-1,
         topics=[FetchTopic(topic="orders", partitions=entries)],
     )
-    return world.start(handle, request, version)
+    return world.start(fetch, request, version)
 
 
 def results(asked: Asked[Any]) -> list[PartitionData]:
@@ -216,7 +216,7 @@ class LargeSession:
 
     def start(self) -> Asked[FetchResponse]:
         self._next.session_epoch += 1 if self._next.session_id else 0
-        return self.world.start(handle, self._next, 12)
+        return self.world.start(fetch, self._next, 12)
 
     def fetch(self) -> FetchResponse:
         return self.start().response()
