@@ -375,9 +375,9 @@ def _snapshot_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def _markers_go(monkeypatch: pytest.MonkeyPatch) -> None:
     filter_batch = clean._Cleaning._filter
 
-    def without(self: Any, batch: bytes, header: Any, is_end: bool) -> bytes | None:
-        kept: bytes | None = filter_batch(self, batch, header, is_end)
-        empty: bytes | None = self._empty(header, is_end)
+    def without(self: Any, batch: bytes, header: Any, is_end: bool) -> Any:
+        kept: Any = filter_batch(self, batch, header, is_end)
+        empty: Any = self._empty(header, is_end)
         return empty if header.is_control else kept
 
     monkeypatch.setattr(clean._Cleaning, "_filter", without)

@@ -16,11 +16,10 @@ from typing import Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.coordinator.shard import PartitionLog, Shard
-from lakelog.records.batch import BatchHeader, check_crc, iter_batches
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import BatchHeader, CorruptRecord, check_crc, iter_batches
 from lakelog.records.record import decode_records
 from lakelog.runtime.api import Tasks, Timer
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError
 from lakelog.base.events import event
-from lakelog.base.shortage import OutOfCapacityError
 from lakelog.coordinator.requests import log_bug
 from lakelog.coordinator.shard import (
     LATER,
@@ -34,7 +33,7 @@ from lakelog.coordinator.shard import (
 )
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.api import Clock, Tasks, Timer
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from lakelog.network_client.errors import (
 )
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
-from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_response, encode_request
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Buffer, Message
 
 _API_VERSIONS = api_for(ApiVersionsRequest)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError, is_shortage
 from lakelog.base.events import event
-from lakelog.base.shortage import OutOfCapacityError, is_shortage
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
 

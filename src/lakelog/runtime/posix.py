@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from lakelog.base.shortage import is_shortage
+from lakelog.base.errors import is_shortage
 from lakelog.runtime.api import Buffer, File, FileLock
 
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)

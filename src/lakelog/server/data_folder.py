@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.options import Environment, ServeOptions
 from lakelog.server.upkeep.shortages import Shortages

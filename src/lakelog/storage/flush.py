@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakelog.base.shortage import lacks_descriptors
+from lakelog.base.errors import lacks_descriptors
 from lakelog.storage.files import PARTITION_METADATA, SYNC_FAILED
 from lakelog.storage.segments.handles import Handle
 from lakelog.storage.segments.segment import Segment

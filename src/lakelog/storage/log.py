@@ -28,8 +28,7 @@ from typing import NamedTuple, TypeVar
 
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import is_shortage
+from lakelog.base.errors import ErrorCode, KafkaError, is_shortage
 from lakelog.records.batch import (
     BASE_OFFSET,
     BASE_SEQUENCE,

@@ -10,8 +10,7 @@ import pytest
 
 from coordinator_members import GROUP, commit, commit_codes, committed, form, heartbeat, join
 from group_setup import Setup, in_virtual_time
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import OutOfCapacityError
+from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError
 from lakelog.coordinator import shard_context
 from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 

@@ -10,8 +10,8 @@ from group_setup import Setup, in_virtual_time, run
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord, encode_record
 from lakelog.coordinator.group.shard import GroupShard
+from lakelog.records.batch import CorruptRecord
 from lakelog.records.builder import BatchBuilder
-from lakelog.records.errors import CorruptRecord
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 

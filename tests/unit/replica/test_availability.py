@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import OutOfCapacityError
+from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError
 from lakelog.replica.availability import Availability
 from lakelog.storage.errors import CorruptLog
 from storage_kit import memory_store

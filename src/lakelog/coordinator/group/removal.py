@@ -45,7 +45,7 @@ from lakelog.protocol.offsets import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 _CONSUMER = "consumer"
 

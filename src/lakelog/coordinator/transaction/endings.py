@@ -21,8 +21,7 @@ from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.coordinator.requests import ClientRequest
 from lakelog.coordinator.shard import LATER, Effect, Now, Reply, Result
 from lakelog.coordinator.transaction.ids import Decision, Fences, TransactionalIds

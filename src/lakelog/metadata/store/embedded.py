@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask
 from lakelog.metadata.errors import MetadataError, MetadataUnavailable, is_lasting
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,

@@ -14,8 +14,7 @@ from typing import Any
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.alter_partition import (
     AlteredIsr,

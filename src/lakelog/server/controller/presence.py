@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lakelog.base.errors import KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.metadata.log import MetadataLog
 from lakelog.protocol.brokers import BrokerHeartbeatRequest
 from lakelog.runtime.api import Clock, Tasks, pause

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.coordinator.transaction.hanging import Verdict, end_marker, judge
 from lakelog.coordinator.transaction.state import OpenTransaction

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from lakelog.base.errors import KafkaError
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask
 from lakelog.metadata.errors import MetadataError
 from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.controller.lease_grants import GRANT_PER_SESSION

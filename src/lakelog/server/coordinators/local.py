@@ -23,7 +23,7 @@ from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, Trans
 from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import PartitionRecord, Record, TopicRecord, TopicRemoved
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
@@ -44,7 +44,7 @@ from lakelog.server.inter_broker.peer import Peer
 from lakelog.server.log_limits import RefusedJoins
 from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.stored_checks import StoredChecks
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 logger = logging.getLogger(__name__)
 

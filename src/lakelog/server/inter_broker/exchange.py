@@ -43,7 +43,7 @@ from lakelog.server.inter_broker.errors import (
     PeerUnreachableError,
     PeerUnsupportedError,
 )
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Buffer, Message
 
 FIRST_S = 0.05

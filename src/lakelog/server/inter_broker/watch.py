@@ -24,8 +24,7 @@ from functools import partial
 from typing import Any
 
 from lakelog.base.endpoint import Endpoint
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.metadata.image import MetadataImage
 from lakelog.network_client.requests import Identity
 from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask
 from lakelog.protocol.fetch import (
     FetchRequest,
     FetchResponse,
@@ -17,7 +17,7 @@ from lakelog.protocol.fetch import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 from lakelog.replica.partition import Partition
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks, complete, pause

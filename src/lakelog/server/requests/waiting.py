@@ -15,8 +15,7 @@ from lakelog.server.connections.limits import SharedLimit
 from lakelog.server.log_limits import ClosingLog
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.metrics import RequestMetrics
-from lakelog.wire.elements import count_elements
-from lakelog.wire.schema import Message
+from lakelog.wire.schema import Message, count_elements
 
 ELEMENT_BYTES = 512
 """Bytes of one array element at most, decoded and with the objects that its handler makes."""

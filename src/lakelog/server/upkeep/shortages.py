@@ -23,15 +23,16 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.base.shortage import (
+from lakelog.base.errors import (
     DESCRIPTORS_ADVICE,
     SPACE_ADVICE,
+    ErrorCode,
+    KafkaError,
     is_shortage,
     lacks_descriptors,
     no_space,
 )
+from lakelog.base.events import event
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Disk, Tasks, Timer
 from lakelog.storage.files import PROBE, remove_if_exists

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from lakelog.base.shortage import is_shortage, lacks_descriptors
+from lakelog.base.errors import is_shortage, lacks_descriptors
 from lakelog.runtime.api import Disk
 from lakelog.storage.compaction.job import CleanedGroup
 from lakelog.storage.errors import CorruptLog

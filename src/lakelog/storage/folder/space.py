@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from lakelog.base.errors import no_space
 from lakelog.base.events import event
-from lakelog.base.shortage import no_space
 from lakelog.runtime.api import Disk
 from lakelog.storage.files import remove_if_exists
 

@@ -34,7 +34,7 @@ from lakelog.protocol.group_members import (
     SyncGroupResponse,
 )
 from lakelog.runtime.api import Random
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _NO_MIGRATION = (

@@ -29,7 +29,7 @@ from lakelog.protocol.consumer_protocol import (
     encode_versioned,
     version_of,
 )
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 CONSUMER = "consumer"
 
