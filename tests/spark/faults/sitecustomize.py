@@ -250,7 +250,7 @@ _WRAPPERS: dict[str, Callable[[ModuleType], None]] = {
         ("note_replaced", "compaction-noted"),
         ("exchange", "compaction-exchanged"),
     ),
-    "lakelog.tables.compacted.merge": _wrap_merge,
+    "lakelog.tables.compacted.backlog": _wrap_merge,
     "lakelog.tables.compacted.refresh": _wrap_after(
         ("note_replaced", "latest-noted"), ("exchange", "latest-exchanged")
     ),
