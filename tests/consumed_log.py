@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakelog.base.errors import KafkaError
-from lakelog.cli.records.pump import GroupProgress, Pump
-from lakelog.cli.records.record_text import Header, formatter
-from lakelog.cli.stopping import Stop
+from lakelog.cli.interaction import Stop
+from lakelog.cli.pump import GroupProgress, Pump
+from lakelog.cli.record_text import Header, formatter
 from lakelog.client.consumer.fetcher import Trouble
 
 KEY = ("orders", 0)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 import kafka_jars
-from lakelog.cli.local_cluster.ports import free_ports
+from lakelog.cli.local_cluster.reservations import free_ports
 from waiting import eventually
 
 START_TIMEOUT_S = 240.0

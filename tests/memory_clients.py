@@ -22,14 +22,10 @@ from lakelog.protocol.offsets import (
 )
 from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.protocol.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from lakelog.server.handlers import (
-    add_partitions_to_txn,
-    init_producer_id,
-    join_group,
-    offset_commit,
-    offset_fetch,
-    sync_group,
-)
+from lakelog.server.handlers.group_members import join_group, sync_group
+from lakelog.server.handlers.offsets import offset_commit, offset_fetch
+from lakelog.server.handlers.producers import init_producer_id
+from lakelog.server.handlers.transactions import add_partitions_to_txn
 from memory_broker import MemoryBroker
 
 GROUP = "readers"
@@ -55,9 +51,9 @@ def join_request(member_id: str = "", group: str = GROUP) -> JoinGroupRequest:
 
 def join(world: MemoryBroker, group: str = GROUP) -> JoinGroupResponse:
     """Return the response to the only member of a new generation, which is not assigned yet."""
-    given = world.ask(join_group.handle, join_request(group=group), 9)
+    given = world.ask(join_group, join_request(group=group), 9)
     assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    joined = world.ask(join_group.handle, join_request(given.member_id, group), 9)
+    joined = world.ask(join_group, join_request(given.member_id, group), 9)
     assert not joined.error_code
     return joined
 
@@ -71,7 +67,7 @@ def join_and_sync(world: MemoryBroker, group: str = GROUP) -> JoinGroupResponse:
         member_id=joined.member_id,
         assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"mine")],
     )
-    assert world.ask(sync_group.handle, request, 5).assignment == b"mine"
+    assert world.ask(sync_group, request, 5).assignment == b"mine"
     return joined
 
 
@@ -84,7 +80,7 @@ def commit_request(offset: int, group: str = GROUP, index: int = 0) -> OffsetCom
 
 def commit(world: MemoryBroker, offset: int, group: str = GROUP, index: int = 0) -> int:
     """Commit an offset of `orders` outside of the group; return the error code."""
-    response = world.ask(offset_commit.handle, commit_request(offset, group, index), 8)
+    response = world.ask(offset_commit, commit_request(offset, group, index), 8)
     return response.topics[0].partitions[0].error_code
 
 
@@ -92,7 +88,7 @@ def committed(world: MemoryBroker, group: str = GROUP, index: int = 0) -> int:
     """Return the committed offset of `orders`, -1 without one."""
     topic = OffsetFetchRequestTopics(name="orders", partition_indexes=[index])
     wanted = OffsetFetchRequestGroup(group_id=group, topics=[topic])
-    response = world.ask(offset_fetch.handle, OffsetFetchRequest(groups=[wanted]), 9)
+    response = world.ask(offset_fetch, OffsetFetchRequest(groups=[wanted]), 9)
     (found,) = response.groups
     assert not found.error_code
     return found.topics[0].partitions[0].committed_offset
@@ -102,7 +98,7 @@ def init_producer(world: MemoryBroker, transactional_id: str = "id") -> Producer
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=60_000
     )
-    response = world.ask(init_producer_id.handle, request, 5)
+    response = world.ask(init_producer_id, request, 5)
     assert not response.error_code
     return Producer(response.producer_id, response.producer_epoch)
 
@@ -117,5 +113,5 @@ def add_partition(
         v3_and_below_producer_epoch=producer.epoch,
         v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[index])],
     )
-    (topic,) = world.ask(add_partitions_to_txn.handle, request, 3).results_by_topic_v3_and_below
+    (topic,) = world.ask(add_partitions_to_txn, request, 3).results_by_topic_v3_and_below
     assert [each.partition_error_code for each in topic.results_by_partition] == [0]

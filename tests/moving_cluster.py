@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakelog.testing.broker_cluster import Cluster, cluster
-from lakelog.testing.broker_process import Setting
+from lakelog.testing.brokers import Cluster, Setting, cluster
 from shaking import pauses
 
 BROKERS = 3

@@ -11,12 +11,12 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from lakelog.wire.errors import WireError
 from lakelog.wire.primitives import (
     FIXED_FORMATS,
     MAX_REQUEST_ELEMENTS,
     MAX_STRING_BYTES,
     MAX_UNKNOWN_TAGS,
+    WireError,
     cut_text,
     encode_uvarint,
     fixed_size,

@@ -10,7 +10,7 @@ from lakelog.metadata.records import BrokerFenced, BrokerRecord, PartitionRecord
 from lakelog.protocol.produce import ProduceResponse
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
-from lakelog.server.handlers import produce
+from lakelog.server.handlers.produce import produce
 from memory_broker import Asked, MemoryBroker
 from storage_kit import NOW, Store, make_batch, memory_store
 from wire_client import produce_request
@@ -90,4 +90,4 @@ class ReplicaPair:
     def produce(self, acks: int) -> Asked[ProduceResponse]:
         """Send two records to the leader."""
         request = produce_request("t", bytes(make_batch(2)), acks=acks)
-        return self.broker.start(produce.handle, request, PRODUCE)
+        return self.broker.start(produce, request, PRODUCE)

@@ -97,7 +97,8 @@ def append_marker(
     transaction_version: int = 0,
     decision: int = NO_DECISION,
 ) -> int:
-    return log.append_marker(
+    append_one = partial(
+        log.append_marker,
         producer_id,
         epoch,
         EndTransactionMarker(commit, coordinator_epoch, decision),
@@ -105,6 +106,7 @@ def append_marker(
         now_ms=now_ms,
         transaction_version=transaction_version,
     )
+    return wait_for(append_one)[0]
 
 
 def append(log: Log, batch: bytearray, *, now_ms: int = NOW, leader_epoch: int = 3) -> int:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError, error_code
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
-from lakelog.wire.errors import WireError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, decode_response, encode_request
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Buffer, Message
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from doubles.disk_faults import Fault, Faults, Operation
 from doubles.disk_node import Node, resize
-from lakelog.base.shortage import is_shortage, lacks_descriptors
+from lakelog.base.errors import is_shortage, lacks_descriptors
 from lakelog.runtime.api import Buffer, Clock, File, Random
 
 

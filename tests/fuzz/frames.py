@@ -12,8 +12,8 @@ from random import Random
 
 from lakelog.protocol.api import Api
 from lakelog.protocol.registry import APIS
-from lakelog.wire.errors import WireError
 from lakelog.wire.framing import encode_request
+from lakelog.wire.primitives import WireError
 from random_messages import random_message
 
 _NUMBERS = (

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.transaction.markers import Marker, _Job
+from lakelog.coordinator.transaction.endings import Marker, _Job
 from lakelog.metadata import plan as metadata_plan
-from lakelog.metadata.controller import alter_partition as isr_plans
 from lakelog.metadata.controller import brokers as broker_plans
+from lakelog.metadata.controller import leadership as isr_plans
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.plan import PlannedEntry, entries_of
 from lakelog.metadata.records import Record
 from lakelog.metadata.store.zookeeper.session import Operation
-from lakelog.metadata.transactions import PlannedEntry, entries_of
 from lakelog.protocol.transactions import WriteTxnMarkersResponse
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica import desired_isr
@@ -341,4 +341,4 @@ def late_marker_ends_the_next_transaction(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def marker_settled_by_an_unknown_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader's image decides instead of the coordinator's (KAFKA-5202, KAFKA-5610)."""
-    monkeypatch.setattr(marker_requests, "_retried", lambda code: code)
+    monkeypatch.setattr(marker_requests, "_RETRIED", {})

@@ -10,10 +10,9 @@ import pytest
 
 from doubles.disk import MemoryDisk
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.offsets.table import PendingOffsets
+from lakelog.coordinator.group.offsets import PendingOffsets
 from lakelog.coordinator.transaction import endings, producers, transitions
-from lakelog.coordinator.transaction.endings import Endings
-from lakelog.coordinator.transaction.markers import Marker, _Job
+from lakelog.coordinator.transaction.endings import Endings, Marker, _Job
 from lakelog.coordinator.transaction.state import Transaction
 from lakelog.coordinator.transaction.transitions import End, Ended, Known
 from lakelog.metadata import image as metadata_image
@@ -376,9 +375,9 @@ def _snapshot_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def _markers_go(monkeypatch: pytest.MonkeyPatch) -> None:
     filter_batch = clean._Cleaning._filter
 
-    def without(self: Any, batch: bytes, header: Any, is_end: bool) -> bytes | None:
-        kept: bytes | None = filter_batch(self, batch, header, is_end)
-        empty: bytes | None = self._empty(header, is_end)
+    def without(self: Any, batch: bytes, header: Any, is_end: bool) -> Any:
+        kept: Any = filter_batch(self, batch, header, is_end)
+        empty: Any = self._empty(header, is_end)
         return empty if header.is_control else kept
 
     monkeypatch.setattr(clean._Cleaning, "_filter", without)

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import KafkaError
-from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.records.control import NO_DECISION
 from lakelog.server.broker import Broker
 from lakelog.server.coordinators.leaders import ClusterMarkers
 from lakelog.server.coordinators.lease import Agreement, LaterLeaders
-from lakelog.server.handlers import write_txn_markers
+from lakelog.server.handlers import transactions
 from lakelog.server.inter_broker.peer import Peer
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import CLASSIC, ClusterPlan
@@ -33,7 +33,7 @@ def unnumbered(marker: Any) -> Any:
 def age(monkeypatch: pytest.MonkeyPatch, old: int) -> Counter[str]:
     """Have this broker neither send nor understand the new fields; count its old requests."""
     seen = Counter[str]()
-    write, handle = ClusterMarkers.write, write_txn_markers._write
+    write, handle = ClusterMarkers.write, transactions._write_markers
     request, answer = Peer.request, LaterLeaders._answer
 
     def write_as_before(self: ClusterMarkers, markers: Sequence[Marker]) -> Any:
@@ -66,7 +66,7 @@ def age(monkeypatch: pytest.MonkeyPatch, old: int) -> Counter[str]:
         return Agreement.OPEN
 
     monkeypatch.setattr(ClusterMarkers, "write", write_as_before)
-    monkeypatch.setattr(write_txn_markers, "_write", handle_as_before)
+    monkeypatch.setattr(transactions, "_write_markers", handle_as_before)
     monkeypatch.setattr(Peer, "request", request_from_newer)
     monkeypatch.setattr(LaterLeaders, "_answer", ask_as_before)
     return seen

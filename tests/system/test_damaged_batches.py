@@ -15,7 +15,7 @@ from lakelog.tables.archive.files import WrittenFiles, write_ranges
 from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount, RefusedRange
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
 from lakelog.tables.topic.errors import BadRecordError
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 from wire_client import WireClient, batch_of, create_topic, produce
 
 TOPIC = "damaged"

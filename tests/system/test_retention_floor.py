@@ -11,7 +11,7 @@ from lakelog.client.admin import Admin
 from lakelog.client.errors import ClientError
 from lakelog.client.producer import Producer
 from lakelog.testing import cluster
-from lakelog.testing.broker_cluster import Cluster
+from lakelog.testing.brokers import Cluster
 from spark.archiver import Archiver
 from waiting import eventually
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_process import BrokerProcess
-from lakelog.cli import connecting
+from lakelog.cli import options
 from lakelog.cli.main import run
 
 
@@ -24,8 +24,8 @@ def test_a_command_waits_for_a_broker_that_starts(
             said.append(text)
             broker.restart()
 
-        monkeypatch.setattr(connecting, "note", start)
-        monkeypatch.setattr(connecting, "START_S", 60.0)
+        monkeypatch.setattr(options, "note", start)
+        monkeypatch.setattr(options, "START_S", 60.0)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         assert run([*words, "-b", broker.bootstrap, "--timeout", "1m"]) == 0
         assert said == [f"waiting for a broker at {broker.bootstrap} ..."]

@@ -227,5 +227,3 @@ def test_an_interrupt_is_for_the_test_alone() -> None:
 def test_public_names() -> None:
     assert lakelog.testing.__all__ == ["Broker", "BrokerError", "Cluster", "broker", "cluster"]
     assert all(getattr(lakelog.testing, name) for name in lakelog.testing.__all__)
-    with pytest.raises(AttributeError, match="Nothing"):
-        lakelog.testing.Nothing  # noqa: B018

@@ -8,9 +8,23 @@ the broker, 08 tables and Spark, 09 the command line.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from lakelog.base.errors import ErrorCode
-from lakelog.cli.exit_code import ExitCode
+
+
+class ExitCode(IntEnum):
+    """The exit status of the process."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    DENIED = 4
+    UNREACHABLE = 5
+    CONFLICT = 6
+    PARTIAL = 7
+    INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)

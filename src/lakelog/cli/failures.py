@@ -67,7 +67,7 @@ def _after_waiting(error: TimeoutError) -> str:
 
 
 def _from_fault(error: BaseException) -> CliError:
-    from lakelog.wire.errors import WireError
+    from lakelog.wire.primitives import WireError
 
     if isinstance(error, WireError):  # errors of decoding are ProtocolErrors already
         return CliError("LL0902", f"an argument is too large for a request: {error}")

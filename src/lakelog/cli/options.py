@@ -1,17 +1,27 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the clients that they open.
+
+A broker on this host may still be starting: `lakelog dev &` returns before the broker listens. A
+refused connection to a loopback address is therefore retried for a while; to another address it is
+an error.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 from lakelog.cli.failures import CliError
-from lakelog.cli.moments import parse_duration_s
+from lakelog.cli.positions import parse_duration_s
+from lakelog.cli.render import note
 
 if TYPE_CHECKING:
     from lakelog.cli.declaration import Command
+    from lakelog.client.admin import Admin
+    from lakelog.client.cluster import Startup
+
 
 Format = Literal["table", "json", "jsonl"]
 _BROKERS = "127.0.0.1:9092"
@@ -103,3 +113,34 @@ def split_pair(text: str, what: str) -> tuple[str, str]:
     if not separator or not key:
         raise CliError("LL0902", f"{what} {text!r} is not KEY=VALUE")
     return key, value
+
+
+START_S = 5.0
+"""Seconds that a command waits for a broker on this host, unless `--timeout` is shorter."""
+
+
+def open_admin(session: CommandSession) -> Admin:
+    """Return an administrator. If the brokers are on this host, its first request waits for one.
+
+    That request raises `NotStartedError` if no broker listens within `START_S`.
+    """
+    from lakelog.client.admin import Admin
+    from lakelog.client.view import is_loopback, parse_bootstrap
+
+    is_local = all(is_loopback(host) for host, _ in parse_bootstrap(session.brokers))
+    startup = starting(session, min(START_S, session.timeout_s)) if is_local else None
+    return Admin(session.brokers, timeout_s=session.timeout_s, startup=startup)
+
+
+def starting(session: CommandSession, limit_s: float) -> Startup:
+    """Return a wait of `limit_s` for a broker; a long one prints a note on a terminal.
+
+    limit_s: seconds.
+    """
+    from lakelog.client.cluster import Startup
+
+    def notify() -> None:
+        if sys.stderr.isatty():
+            note(f"waiting for a broker at {session.brokers} ...", quiet=session.quiet)
+
+    return Startup(limit_s, notify)

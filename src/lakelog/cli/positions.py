@@ -1,4 +1,6 @@
-"""Positions in a topic, as users write them, and the offsets that they select in a partition.
+"""Durations, times and positions in a topic as users write them.
+
+A position selects an offset in each partition:
 
 start  end      the log start offset, the log end offset
 42              offset 42
@@ -11,14 +13,70 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from lakelog.base.config.quantities import duration_ns
 from lakelog.cli.failures import CliError
-from lakelog.cli.moments import parse_moment_ms
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
+
+
+_SECONDS = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_EPOCH_MS = re.compile(r"\d{1,16}")
+
+
+def parse_duration_s(text: str) -> float:
+    """Return the seconds of `500ms`, `10s`, `1h30m`, `7d`, `2w`, or of a number of seconds.
+
+    Raises `CliError`.
+    """
+    text = text.strip()
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    try:
+        return duration_ns(text) / 1e9
+    except ValueError as error:
+        reason, _, hint = str(error).partition("; ")
+        raise CliError("LL0902", f"{text!r} is {reason}", hint) from error
+
+
+def parse_moment_ms(text: str, now_ms: int) -> int:
+    """Return milliseconds since the epoch of `now`, `-1h`, epoch milliseconds, or an ISO 8601 time.
+
+    A time without a zone is UTC. Raises `CliError`.
+    """
+    text = text.strip()
+    if text == "now":
+        return now_ms
+    if text.startswith("-"):
+        return now_ms - int(parse_duration_s(text[1:]) * 1000)
+    if _EPOCH_MS.fullmatch(text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CliError(
+            "LL0902",
+            f"{text!r} is not a time",
+            "write 2026-01-31T09:00:00Z, epoch milliseconds, or -1h for an hour ago",
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def iso_utc(timestamp_ms: int) -> str | None:
+    """Return ISO 8601 in UTC with milliseconds; `None` outside the years 1 to 9999 and for -1."""
+    if timestamp_ms < 0:
+        return None
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
 
 K = TypeVar("K")

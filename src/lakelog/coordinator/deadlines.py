@@ -19,25 +19,20 @@ _STALE_ENTRIES_MAX = 64
 class Deadlines(Generic[K]):
     """At most one deadline for each key, in milliseconds of the monotonic clock."""
 
-    __slots__ = ("_at", "_heap", "_queued", "_serial", "earliest")
+    __slots__ = ("_heap", "_queued", "_serial", "at", "earliest")
 
     def __init__(self) -> None:
-        self._at: dict[K, int] = {}
+        self.at: dict[K, int] = {}
+        """The deadlines by key; only the methods change them."""
         self._heap: list[tuple[int, int, K]] = []
         self._queued: dict[K, int] = {}
         self._serial = 0
         self.earliest: int | None = None
         """A time before which no deadline is due; None without deadlines."""
 
-    def __len__(self) -> int:
-        return len(self._at)
-
-    def __contains__(self, key: K) -> bool:
-        return key in self._at
-
     def set(self, key: K, deadline_ms: int) -> None:
         """Set the deadline of `key`, in place of an earlier one."""
-        self._at[key] = deadline_ms
+        self.at[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or deadline_ms < queued:
             self._push(key, deadline_ms)
@@ -46,15 +41,15 @@ class Deadlines(Generic[K]):
 
     def cancel(self, key: K) -> None:
         """Remove the deadline of `key`, if it has one."""
-        self._at.pop(key, None)
-        if len(self._heap) > 2 * len(self._at) + _STALE_ENTRIES_MAX:
+        self.at.pop(key, None)
+        if len(self._heap) > 2 * len(self.at) + _STALE_ENTRIES_MAX:
             self._rebuild()
-        self.earliest = self._heap[0][0] if self._at else None
+        self.earliest = self._heap[0][0] if self.at else None
 
     def pop_due(self, now_ms: int) -> K | None:
         """Remove and return the key with the earliest deadline, if that is due."""
         key = self._pop_due(now_ms)
-        self.earliest = self._heap[0][0] if self._at else None
+        self.earliest = self._heap[0][0] if self.at else None
         return key
 
     def _pop_due(self, now_ms: int) -> K | None:
@@ -63,11 +58,11 @@ class Deadlines(Generic[K]):
             if self._queued.get(key) != time:
                 continue
             del self._queued[key]
-            deadline = self._at.get(key)
+            deadline = self.at.get(key)
             if deadline is None:
                 continue
             if deadline <= now_ms:
-                del self._at[key]
+                del self.at[key]
                 return key
             self._push(key, deadline)
         return None
@@ -80,6 +75,6 @@ class Deadlines(Generic[K]):
     def _rebuild(self) -> None:
         self._heap.clear()
         self._queued.clear()
-        for key, deadline in self._at.items():
+        for key, deadline in self.at.items():
             self._push(key, deadline)
-        assert len(self._heap) == len(self._at), "a stale entry is left"
+        assert len(self._heap) == len(self.at), "a stale entry is left"

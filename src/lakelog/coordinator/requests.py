@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from lakelog.base.errors import ErrorCode
+from lakelog.base.events import event
 from lakelog.coordinator.shard import Now, Reply, Result
 from lakelog.runtime.api import Tasks
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -36,6 +40,24 @@ class ClientRequest(ABC):
     def refuse(self, code: ErrorCode) -> None:
         """Reply with an error code."""
         self.answer(code)
+
+    def refuse_bug(self, step: str, **fields: Any) -> None:
+        """Log the exception that is being handled, and refuse the request if it is still open."""
+        log_bug(step, self.key, **fields)
+        if not self.future.done():
+            self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def log_bug(step: str, subject: str, **fields: Any) -> None:
+    """Log the exception that is being handled; no code expects it.
+
+    Args:
+        step: the failed work, as a participle.
+        subject: a partition, a group or a transactional id.
+        fields: of the event.
+    """
+    failed = event("coordinator_failed", **fields)
+    logger.exception("unexpected error while %s for %s", step, subject, extra=failed)
 
 
 def complete(future: Any, response: object) -> None:

@@ -48,7 +48,7 @@ class TransactionMarker(NamedTuple):
     transaction_version: int
     """Level of the feature `transaction.version` that the client uses."""
     decision: int = NO_DECISION
-    """Number of the decision; see `lakelog.coordinator.transaction.markers`."""
+    """Number of the decision; see `lakelog.coordinator.transaction.endings`."""
 
 
 class ReplyTime(Enum):

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError
 from lakelog.base.events import event
-from lakelog.base.shortage import OutOfCapacityError
+from lakelog.coordinator.requests import log_bug
 from lakelog.coordinator.shard import (
     LATER,
     NOT_APPENDED,
@@ -33,7 +33,7 @@ from lakelog.coordinator.shard import (
 )
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.api import Clock, Tasks, Timer
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 logger = logging.getLogger(__name__)
 
@@ -367,13 +367,7 @@ class ShardContext(Generic[S]):
 
     def _log_bug(self, step: str) -> None:
         """Log the exception that is being handled."""
-        logger.exception(
-            "%s-%d: unexpected error while %s",
-            self._writing.topic,
-            self.partition,
-            step,
-            extra=event("coordinator_failed", **self._log_fields),
-        )
+        log_bug(step, f"{self._writing.topic}-{self.partition}", **self._log_fields)
 
     # Timers
 

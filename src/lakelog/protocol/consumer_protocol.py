@@ -13,7 +13,7 @@ import struct
 from typing import TypeVar
 
 from lakelog.wire.codec import decode_prefix, encode
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Buffer, Message, Struct, array, binary, int32, string
 
 M = TypeVar("M", bound=Message)

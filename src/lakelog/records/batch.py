@@ -19,22 +19,19 @@ import struct
 from collections.abc import Iterator
 
 from lakelog.records import crc
-from lakelog.records.errors import CorruptRecord
 from lakelog.runtime.api import Buffer
 
-__all__ = [
-    "HEADER_SIZE",
-    "LENGTH_OVERHEAD",
-    "MAGIC",
-    "BatchHeader",
-    "CorruptRecord",
-    "check_crc",
-    "clear_append_time",
-    "iter_batches",
-    "patch_offset_and_epoch",
-    "read_header",
-    "set_append_time",
-]
+
+class CorruptRecord(ValueError):  # noqa: N818 - as KafkaError's codes are named
+    """Bytes that are not a valid record batch; the text names the wrong part."""
+
+
+class RecordsTooLarge(CorruptRecord):
+    """The decompressed records exceed the caller's limit; they may be valid.
+
+    Some codecs cannot distinguish this from damage.
+    """
+
 
 HEADER_SIZE = 61
 LENGTH_OVERHEAD = 12

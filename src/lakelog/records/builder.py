@@ -1,4 +1,9 @@
-"""Builds record batches, version 2; `batch` and `record` describe the layout."""
+"""Builds record batches, version 2; `batch` and `record` describe the layout.
+
+`with_codec` converts a batch for topics with a `compression.type`. The records stay byte for byte;
+only their compression, the attributes and the checksum change. Producer id, epoch and sequence
+stay, so that duplicates are still detected.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,17 @@ from collections.abc import Iterable, Sequence
 
 from lakelog.records import crc
 from lakelog.records.batch import (
+    CODEC_MASK,
     CONTROL,
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
     TRANSACTIONAL,
+    BatchHeader,
 )
 from lakelog.records.compression import Codec, compress
+from lakelog.records.record import record_bytes
 from lakelog.records.varint import VARINTS, encode_varint
 from lakelog.runtime.api import Buffer
 
@@ -190,10 +198,12 @@ def seal(
     base_sequence: int,
     base_offset: int,
     leader_epoch: int,
+    last_offset_delta: int | None = None,
 ) -> None:
     """Write header and checksum of a batch of `count` records, which follow the space for it.
 
     base_timestamp: of the first record, in ms. `BatchBuilder.build` defines the other numbers.
+    last_offset_delta: None if no offset is missing in the batch.
     """
     HEADER.pack_into(
         batch,
@@ -204,7 +214,7 @@ def seal(
         MAGIC,
         0,
         attributes,
-        count - 1,
+        count - 1 if last_offset_delta is None else last_offset_delta,
         base_timestamp,
         max_timestamp,
         producer_id,
@@ -234,3 +244,47 @@ def _encode_headers(headers: HeaderItems) -> bytes:
         parts += (encode_varint(len(raw)), raw)
         parts += [_NULL] if value is None else [encode_varint(len(value)), value]
     return b"".join(parts)
+
+
+def rewritten(
+    header: BatchHeader,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    count: int,
+    content: bytes,
+) -> bytearray:
+    """Return the batch of `header` with `count` other records, whose encoding is `content`.
+
+    Offsets, leader epoch, producer and sequence stay. Timestamps are in milliseconds.
+    """
+    batch = bytearray(HEADER_SIZE)
+    batch += content
+    seal(
+        batch,
+        attributes,
+        count,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.base_offset,
+        header.partition_leader_epoch,
+        header.last_offset_delta,
+    )
+    return batch
+
+
+def with_codec(batch: Buffer, header: BatchHeader, codec: int, max_bytes: int) -> bytearray:
+    """Return a new batch; `max_bytes` limits the decompressed size of the records.
+
+    The caller must have checked the checksum of `batch`, because the new checksum also matches
+    damaged records. Raises `CorruptRecord` for records that cannot be decompressed, and
+    `RecordsTooLarge`.
+    """
+    assert codec & ~CODEC_MASK == 0, "a codec fits into its bits of the attributes"
+    content = compress(codec, record_bytes(batch, header, max_bytes))
+    attributes = header.attributes & ~CODEC_MASK | codec
+    first, newest = header.base_timestamp, header.max_timestamp
+    return rewritten(header, attributes, first, newest, header.records_count, content)

@@ -19,7 +19,7 @@ from enum import IntEnum
 
 import cramjam
 
-from lakelog.records.errors import CorruptRecord, RecordsTooLarge
+from lakelog.records.batch import CorruptRecord, RecordsTooLarge
 from lakelog.runtime.api import Buffer
 
 

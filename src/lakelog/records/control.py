@@ -17,9 +17,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from lakelog.records.batch import BatchHeader
+from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.builder import BatchBuilder
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import decode_records
 from lakelog.runtime.api import Buffer
 

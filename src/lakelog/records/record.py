@@ -8,6 +8,9 @@ The layout of a record; numbers are zig-zag varints, except for attributes, an u
 Decoding validates every length: a record must have exactly its declared length, the batch must end
 with its last record, and offsets must rise and lie within the batch.
 
+`iter_heads` reads offset, timestamp and presence of the key without decoding the rest: a record is
+skipped by the length at its start. The skipped parts are not validated.
+
 Keys of headers are decoded as in Java's clients. Java replaces invalid UTF-8 by U+FFFD instead of
 rejecting it, so that every consumer can read a record with such a key. Python's `errors="replace"`
 returns the same text, except for encoded surrogates: Java replaces a complete or truncated
@@ -19,11 +22,11 @@ Source: https://kafka.apache.org/documentation/#record.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from lakelog.records.batch import HEADER_SIZE, MAGIC, BatchHeader
+from lakelog.records.batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptRecord
 from lakelog.records.compression import Codec, decompress
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.flat import flat
 from lakelog.records.varint import read_varint
 from lakelog.runtime.api import Buffer
@@ -198,3 +201,36 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
     if not 0 <= size <= end - position:
         raise CorruptRecord(f"a header of {size} bytes does not fit")
     return data[position : position + size], position + size
+
+
+RecordHead = tuple[int, int, bool]
+"""Offset, timestamp (ms), and whether the record has a key."""
+
+
+def iter_heads(data: bytes | memoryview, header: BatchHeader) -> Iterator[RecordHead]:
+    """Yield the heads of the records in `record_view`.
+
+    Records of a LogAppendTime batch have the batch's timestamp. Raises `CorruptRecord` when it
+    reaches an inconsistent record.
+    """
+    try:
+        yield from _walk_heads(bytes(data), header)
+    except IndexError:
+        raise CorruptRecord("a record is cut off") from None
+
+
+@flat
+def _walk_heads(data: bytes, header: BatchHeader) -> Iterator[RecordHead]:
+    base, base_ms = header.base_offset, header.base_timestamp
+    by_broker, newest_ms = header.timestamp_type, header.max_timestamp
+    position, previous = 0, -1
+    for number in range(header.records_count):
+        end, delta_ms, delta, position = read_head(data, position)
+        # A record ends after its head, and offsets rise: compaction and searches rely on both.
+        if not position < end or delta <= previous:
+            raise CorruptRecord(f"record {number} of the batch is inconsistent")
+        time_ms = newest_ms if by_broker else base_ms + delta_ms
+        yield base + delta, time_ms, data[position] != NULL
+        position, previous = end, delta
+    if position != len(data) or previous > header.last_offset_delta:
+        raise CorruptRecord("the records do not end where the batch does")

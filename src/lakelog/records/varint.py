@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import iter_unpack
 
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 from lakelog.records.flat import flat
 
 _MAX_SHIFT = 63

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import NamedTuple
 
-from lakelog.records.batch import BatchHeader
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.flat import flat
 from lakelog.records.record import NULL
 from lakelog.records.varint import LOW_BITS, read_varint

@@ -304,7 +304,8 @@ class Partition:
             self._flush_soon(self)
             self._appended(self.key)
             raise unflushed
-        if self.written.note_roll():
+        if log.segments.active is not self.written.segment:
+            self.written.note_roll()
             self._flush_soon(self)
 
     def _check_space_guard(self, *, acks_all: bool) -> None:
@@ -400,13 +401,9 @@ class Partition:
         """
         self.check_leader()
         self.check_min_insync()
-        before = self.written.all_bytes
         try:
             self._space_guard.check()
-            # The index is loaded before the marker is decided on; `NotReady` from within the append
-            # would leave half of it.
-            self.log.check_marker(commit=commit)
-            offset = self.log.append_marker(
+            offset, size = self.log.append_marker(
                 producer_id,
                 producer_epoch,
                 EndTransactionMarker(commit, coordinator_epoch, decision),
@@ -417,8 +414,8 @@ class Partition:
         except (OSError, CorruptLog) as error:
             raise self.storage_error(error) from error
         self._follow_append()
-        self._complete_markers()
-        self.written.note_marker(self.written.all_bytes - before)
+        self.log.producers.commit_markers(self.watermark.offset)
+        self.written.note_marker(size)
         self._appended(self.key)
         return offset
 

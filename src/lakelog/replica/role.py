@@ -10,9 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError, is_shortage
 from lakelog.base.events import event
-from lakelog.base.shortage import OutOfCapacityError, is_shortage
 from lakelog.metadata.failover import PartitionImage
 from lakelog.protocol.metadata import LeaderIdAndEpoch
 from lakelog.storage.errors import CorruptLog

@@ -7,10 +7,9 @@ from functools import lru_cache
 
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.records.batch import BatchHeader
+from lakelog.records.batch import BatchHeader, CorruptRecord
+from lakelog.records.builder import with_codec
 from lakelog.records.compression import Codec
-from lakelog.records.errors import CorruptRecord
-from lakelog.records.recompress import with_codec
 from lakelog.storage.validation import (
     DECODED_AT_ONCE,
     SlowBatchError,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from lakelog.base.shortage import is_shortage
+from lakelog.base.errors import is_shortage
 from lakelog.runtime.api import Buffer, Child, File, FileLock, ProcessUsage
 
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)

@@ -5,20 +5,33 @@ Client requests that change the metadata are sent on to the controller by other 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache, partial
-from importlib import import_module
-from pkgutil import iter_modules
+from itertools import chain
 from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.connections import ApiVersion
 from lakelog.protocol.registry import APIS
-from lakelog.server import handlers
-from lakelog.server.auth.principal import BROKER
+from lakelog.server.authentication import BROKER
 from lakelog.server.broker import Broker
 from lakelog.server.controller.relays import may_be_done
-from lakelog.server.handlers import api_versions
+from lakelog.server.handlers import (
+    brokers,
+    cluster,
+    configs,
+    connections,
+    fetch,
+    group_members,
+    groups,
+    metadata,
+    offsets,
+    produce,
+    producers,
+    replicas,
+    topics,
+    transactions,
+)
 from lakelog.server.requests.admission import refuse
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.dispatch import Handler, Route
@@ -69,9 +82,23 @@ def _for_client(error: KafkaError) -> KafkaError:
 
 @cache
 def served_apis() -> tuple[ServedApi[Any], ...]:
-    """Return the declaration of each handler module, in the order of API keys."""
-    names = (f"{handlers.__name__}.{module.name}" for module in iter_modules(handlers.__path__))
-    apis: list[ServedApi[Any]] = [import_module(name).API for name in names]
+    """Return the declarations of all families, in the order of API keys."""
+    apis: Iterable[ServedApi[Any]] = chain(
+        brokers.APIS,
+        cluster.APIS,
+        configs.APIS,
+        connections.APIS,
+        fetch.APIS,
+        group_members.APIS,
+        groups.APIS,
+        metadata.APIS,
+        offsets.APIS,
+        produce.APIS,
+        producers.APIS,
+        replicas.APIS,
+        topics.APIS,
+        transactions.APIS,
+    )
     served = tuple(sorted(apis, key=lambda served_api: served_api.api.key))
     assert [served_api.api.key for served_api in served] == sorted(APIS), "one handler for each API"
     return served
@@ -121,4 +148,4 @@ def _handler(broker: Broker, served: ServedApi[Any]) -> Handler:
 
 def newer_api_versions(broker: Broker) -> Handler:
     """Return the handler of ApiVersions requests of a version unknown here."""
-    return partial(api_versions.handle_unsupported, broker)
+    return partial(connections.unsupported_api_versions, broker)

@@ -24,12 +24,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import is_shortage
+from lakelog.base.errors import ErrorCode, KafkaError, is_shortage
 from lakelog.records.batch import (
     BASE_OFFSET,
     BASE_SEQUENCE,
@@ -59,7 +58,16 @@ from lakelog.storage.files import replace
 from lakelog.storage.flush import Flushes, FlushJob
 from lakelog.storage.preparation import NotReady, wait_for
 from lakelog.storage.producers.beginnings import Verification
-from lakelog.storage.producers.replay import TruncatedState, Truncation, TruncationJob, rebuild
+from lakelog.storage.producers.replay import (
+    TruncatedState,
+    Truncation,
+    TruncationJob,
+    cut_aborted,
+    keep_aborted,
+    rebuild,
+    replace_aborted,
+    write_aborted,
+)
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import BatchMetadata, ProducerStateTable
 from lakelog.storage.reading.aborted import aborted_in
@@ -67,19 +75,11 @@ from lakelog.storage.reading.reader import LogReader
 from lakelog.storage.reading.seeking import check_append, check_seek
 from lakelog.storage.reading.timestamps import Search, search_max_timestamp, search_timestamp
 from lakelog.storage.retention import count_deletable
-from lakelog.storage.segments.aborted import (
-    cut_aborted,
-    keep_aborted,
-    replace_aborted,
-    write_aborted,
-)
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.segment import Segment
-from lakelog.storage.segments.segment_list import BatchPosition, SegmentList
+from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.storage.segments.txn_index import AbortedTransaction
 from lakelog.storage.validation import Origin, check_incoming
-
-T = TypeVar("T")
 
 
 class AppendResult(NamedTuple):
@@ -351,13 +351,16 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         transaction_version: int,
-    ) -> int:
-        """End a producer's transaction, if it has one here; return the marker's offset.
+    ) -> tuple[int, int]:
+        """End a producer's transaction, if it has one here; return the marker's offset and size.
 
         Raises `KafkaError` with nothing done: INVALID_PRODUCER_EPOCH or
-        TRANSACTION_COORDINATOR_FENCED. Raises `CorruptLog` as `check_marker`. After an `OSError`
-        the log is as before.
+        TRANSACTION_COORDINATOR_FENCED. Raises `NotReady` and `CorruptLog` as `check_marker`. After
+        an `OSError` the log is as before.
         """
+        # The index is loaded before the marker is decided on; `NotReady` from within the append
+        # would leave half of it.
+        self.check_marker(commit=marker.commit)
         self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
         # A marker without an open transaction is written nevertheless: it raises the producer's
         # epoch here, and so fences late batches of the transaction (KIP-890).
@@ -366,17 +369,15 @@ class Log:
         if self.config.message_timestamp_type != "CreateTime":
             set_append_time(batch, 0, header, now_ms)
         offset = self.log_end_offset
+        patch_offset_and_epoch(batch, 0, offset, leader_epoch)
         try:
-            if not marker.commit:
-                wait_for(partial(aborted_in, self.segments, self.snapshots, self.segments.active))
             if self._must_roll(self.segments.active, len(batch), offset, now_ms, now_ms):
                 self.roll(now_ms)
-            patch_offset_and_epoch(batch, 0, offset, leader_epoch)
             self._write_marker(batch, header, marker, offset, leader_epoch, transaction_version)
         except OSError as error:
             self._note_failure(error)
             raise
-        return offset
+        return offset, len(batch)
 
     def append_coalesced_fetched(self, records: memoryview) -> int:
         """Append as many batches at the start of a leader's response as one write can.
@@ -399,7 +400,8 @@ class Log:
         except OSError as error:
             self._note_failure(error)
             raise
-        self._advance(first[BASE_OFFSET], location)
+        self.segments.known_batches.note(first[BASE_OFFSET], location)
+        self.log_end_offset = producers.end_offset = segment.next_offset
         note_producers(headers, entries)
         return size
 
@@ -495,15 +497,9 @@ class Log:
             self.leader_epochs.assign(leader_epoch, base)
         position = segment.size
         segment.append(batch, last, timestamp)
-        self._advance(base, (segment, position, len(batch)))
-
-    def _advance(self, base: int, first: BatchPosition) -> None:
-        """Move the log's end behind written batches, the first of which begins at offset `base`.
-
-        Appends end here: state moves after the write, so that a failed one leaves no trace.
-        """
-        self.segments.known_batches.note(base, first)
-        self.log_end_offset = self.producers.end_offset = first[0].next_offset
+        # State moves after the write, so that a failed one leaves no trace.
+        self.segments.known_batches.note(base, (segment, position, len(batch)))
+        self.log_end_offset = self.producers.end_offset = last + 1
 
     def _note_failure(self, error: OSError, *received: bytearray | memoryview) -> None:
         """Undo the offsets in a client's batches: a retry must be as valid as the first attempt."""
@@ -530,7 +526,10 @@ class Log:
             segment.indexes.full
             or segment.size + size > config.segment_bytes
             or last - segment.base_offset > RELATIVE_OFFSET_MAX
-            or segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
+            or (
+                timestamp >= segment.roll_after
+                and segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
+            )
         )
 
     def roll(self, now_ms: int) -> Segment:
@@ -698,13 +697,14 @@ class Log:
         # Only committed segments are deleted. A later leader may lack the others, and the start of
         # this log would then lie beyond its end.
         committed = self.log_end_offset if high_watermark is None else high_watermark
-        ask = wait_for if may_wait else _ask_once
         start, end = self.log_start_offset, self.log_end_offset
-        count = ask(partial(count_deletable, segments, self.config, now_ms, start, end, committed))
+        ask = partial(count_deletable, segments, self.config, now_ms, start, end, committed)
+        count = wait_for(ask, may_wait=may_wait)
         if not count:
             return 0
         if count == len(segments):
-            ask(partial(check_append, segments))  # a roll writes the indexes
+            # A roll writes the indexes.
+            wait_for(partial(check_append, segments), may_wait=may_wait)
         if count == len(segments) and not self._roll_to_retain(now_ms):
             count -= 1
         start = segments[count].base_offset
@@ -723,7 +723,7 @@ class Log:
         """
         segments, start, end = self.segments, self.log_start_offset, self.log_end_offset
         args = (segments, self.config, now_ms, start, end, high_watermark)
-        count = _ask_once(partial(count_deletable, *args))
+        count = count_deletable(*args)
         return sum(segment.size for segment in segments[:count])
 
     def _roll_to_retain(self, now_ms: int) -> bool:
@@ -761,9 +761,9 @@ class Log:
         """
         if offset >= self.log_end_offset:
             return
-        ask = wait_for if may_wait else _ask_once
-        keep, end = ask(partial(self._place_of_cut, offset))
-        state = ask(partial(self._state_after, Truncation.of(self.segments, keep, end)))
+        keep, end = wait_for(partial(self._place_of_cut, offset), may_wait=may_wait)
+        truncation = Truncation.of(self.segments, keep, end)
+        state = wait_for(partial(self._state_after, truncation), may_wait=may_wait)
         self._cut(keep, end, state.last)
         # Sequences of removed batches must be accepted again.
         self.producers.load(state.entries)
@@ -852,7 +852,3 @@ class Log:
         self.segments.replace(old, new, due_ms)
         for segment in old[1:]:
             self.snapshots.remove_at(segment.base_offset)
-
-
-def _ask_once(ask: Callable[[], T]) -> T:
-    return ask()

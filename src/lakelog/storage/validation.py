@@ -38,14 +38,13 @@ from lakelog.records.batch import (
     BatchHeader,
     CorruptRecord,
     HeaderFields,
+    RecordsTooLarge,
     check_crc,
     clear_append_time,
     read_header,
 )
 from lakelog.records.compression import EXPANSION_MAX, Codec
-from lakelog.records.errors import RecordsTooLarge
-from lakelog.records.heads import RecordHead, iter_heads
-from lakelog.records.record import MIN_RECORD_SIZE, record_view
+from lakelog.records.record import MIN_RECORD_SIZE, RecordHead, iter_heads, record_view
 from lakelog.records.verify import STEP, verifying
 from lakelog.runtime.api import Buffer
 

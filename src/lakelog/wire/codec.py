@@ -12,8 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from lakelog.wire.errors import WireError
-from lakelog.wire.primitives import MAX_REQUEST_ELEMENTS
+from lakelog.wire.primitives import MAX_REQUEST_ELEMENTS, WireError
 from lakelog.wire.schema import Buffer, Message
 
 M = TypeVar("M", bound=Message)

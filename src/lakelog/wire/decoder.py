@@ -20,11 +20,11 @@ from struct import unpack_from
 from typing import Any, NoReturn
 
 from lakelog.wire.compile import SHORT_ARRAY, Shape, Source, smallest_size, split_fields
-from lakelog.wire.errors import WireError
 from lakelog.wire.primitives import (
     FIXED_FORMATS,
     MAX_STRING_BYTES,
     MAX_UNKNOWN_TAGS,
+    WireError,
     check_tag,
     decode_uvarint,
     finish_uvarint,

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from lakelog.wire.compile import SHORT_ARRAY, Source, split_fields
-from lakelog.wire.errors import WireError
 from lakelog.wire.primitives import (
     FIXED_FORMATS,
     MAX_STRING_BYTES,
     SHORT_UVARINTS,
+    WireError,
     cut_text,
     encode_fixed_array,
     encode_uvarint,

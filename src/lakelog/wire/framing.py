@@ -16,8 +16,7 @@ import struct
 from typing import Any, Protocol
 
 from lakelog.wire.codec import decode, encode_parts
-from lakelog.wire.errors import WireError
-from lakelog.wire.primitives import MAX_RESPONSE_ELEMENTS, skip_tagged_fields
+from lakelog.wire.primitives import MAX_RESPONSE_ELEMENTS, WireError, skip_tagged_fields
 from lakelog.wire.schema import Buffer, Message
 
 API_VERSIONS_KEY = 18

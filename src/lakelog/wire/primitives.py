@@ -20,7 +20,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from lakelog.wire.errors import WireError
+
+class WireError(ValueError):
+    """Malformed bytes, or values that a message cannot carry.
+
+    A decoder raises it for any malformed input of a peer. An encoder raises it for a value out of
+    range, for a null that the version does not allow, and for an unknown version.
+    """
+
 
 View = memoryview
 

@@ -31,6 +31,7 @@ A declaration generates no code: a constructor is compiled on its first call, an
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar, TypeVar, dataclass_transform, overload
 
 from lakelog.wire.primitives import FIXED_FORMATS
@@ -282,3 +283,34 @@ def struct(
         tag=tag,
         default=None if default is None else frozen_default(kind),
     )
+
+
+_Plan = tuple[tuple[str, bool], ...]
+
+
+def count_elements(message: Struct) -> int:
+    """Return the number of elements of all arrays together, as the decoder counts them.
+
+    The limits are `MAX_REQUEST_ELEMENTS` and `MAX_RESPONSE_ELEMENTS`; see docs/limits.md.
+    """
+    count = 0
+    for name, has_arrays in _plan(type(message)):
+        value = getattr(message, name)
+        if isinstance(value, Struct):
+            count += count_elements(value)
+        elif value:
+            count += len(value)
+            if has_arrays:
+                count += sum(map(count_elements, value))
+    return count
+
+
+@cache
+def _plan(kind: type[Struct]) -> _Plan:
+    """Return the fields that are or contain arrays, and whether their elements contain arrays."""
+    plan = []
+    for field in kind.__fields__:
+        has_arrays = field.struct is not None and bool(_plan(field.struct))
+        if field.is_array or has_arrays:
+            plan.append((field.name, has_arrays))
+    return tuple(plan)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import logging
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from lakelog.base.events import event
+import pytest
+
+from lakelog.base.events import FailingTask, event
 from lakelog.cli.catalog import CATALOG
 
 ROOT = Path(__file__).parents[3]
@@ -92,3 +95,16 @@ def test_an_event_is_the_extra_of_a_log_record() -> None:
         "code": None,
         "fields": {"topic": "t"},
     }
+
+
+def test_a_task_has_one_line_until_it_succeeds_again(caplog: pytest.LogCaptureFixture) -> None:
+    task = FailingTask(logging.getLogger("lakelog.test"), "copying")
+    for _ in range(3):
+        task.failed(ValueError("planted"))
+    assert [record.message for record in caplog.records] == [
+        "copying failed, and is repeated: ValueError('planted')"
+    ]
+    assert "\nValueError: planted" in caplog.text
+    task.succeeded()
+    task.failed(ValueError("again"))
+    assert len(caplog.records) == 2

@@ -3,8 +3,7 @@ from __future__ import annotations
 import re
 
 from lakelog.base.errors import ErrorCode
-from lakelog.cli.catalog import BY_KAFKA, CATALOG
-from lakelog.cli.exit_code import ExitCode
+from lakelog.cli.catalog import BY_KAFKA, CATALOG, ExitCode
 
 
 def test_codes_are_well_formed_and_keyed_by_themselves() -> None:

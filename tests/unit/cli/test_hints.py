@@ -146,7 +146,7 @@ def _names(named: re.Match[str]) -> set[str]:
 def test_the_walk_finds_every_planted_hint(line: CommandLine) -> None:
     assert len(line.hints) > 10
     by = {hint.place.partition(":")[0]: set(line.raised_by(hint)) for hint in line.hints}
-    assert {"topic delete", "group delete"} <= by["asking.py"]
+    assert {"topic delete", "group delete"} <= by["interaction.py"]
     assert by["broker_start.py"] <= {"dev", "serve"}
 
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from lakelog.cli.partition_health import examine, health_document
+import pytest
+
+from lakelog.cli.partition_health import Candidates, candidate_listing, examine, health_document
+from lakelog.client.admin.brokers import ReplicaEnd
 from lakelog.client.view import Partition, Topic
 
 
@@ -58,3 +61,38 @@ def test_a_broker_that_cannot_write_makes_the_cluster_unhealthy() -> None:
     assert document.data["is_healthy"] is False
     assert document.data["unwritable_brokers"] == [2]
     assert document.data["data_folders"] == [{"broker": 2, "problem": "no space left"}]
+
+
+def candidates(*ends: tuple[int, int] | None, preferred: tuple[int, ...] = ()) -> Candidates:
+    numbered = enumerate(ends, 1)
+    found = {number: ReplicaEnd(*end) for number, end in numbered if end is not None}
+    return Candidates("t", 0, tuple(range(1, len(ends) + 1)), found, preferred)
+
+
+@pytest.mark.parametrize(
+    ("ends", "preferred", "best"),
+    [
+        ([(3, 5), (3, 9), (3, 7)], (), 2),
+        ([(3, 90), (4, 9), (3, 95)], (), 2),
+        ([None, None, (0, 1)], (), 3),
+        ([(3, 5), (3, 5), (3, 5)], (), 1),
+        ([(3, 5), (3, 5), (3, 5)], (2, 3), 3),
+        ([(3, 6), (3, 5), None], (2, 3), 1),
+        ([(-1, 0), None, None], (), 1),
+        ([None, None], (), None),
+    ],
+    ids=["longest", "epoch", "only", "first", "latest", "longer", "empty", "none"],
+)
+def test_the_log_with_the_most_records_is_best(
+    ends: list[tuple[int, int] | None], preferred: tuple[int, ...], best: int | None
+) -> None:
+    assert candidates(*ends, preferred=preferred).best == best
+
+
+def test_the_listing_names_the_next_leader_and_missing_replicas() -> None:
+    rows = candidate_listing([candidates((3, 5), None, (4, 6))]).rows
+    assert [(row["replica"], row["last_epoch"], row["note"]) for row in rows] == [
+        (1, 3, ""),
+        (2, None, "no answer"),
+        (3, 4, "would lead"),
+    ]

@@ -9,7 +9,7 @@ from lakelog.protocol.consumer_protocol import (
     decode_versioned,
     encode_versioned,
 )
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 SUBSCRIPTION = ConsumerProtocolSubscription(
     topics=["t", "u"],

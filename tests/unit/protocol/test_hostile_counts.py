@@ -16,9 +16,8 @@ from lakelog.protocol.consumer_protocol import (
 )
 from lakelog.protocol.registry import APIS
 from lakelog.wire.codec import decode
-from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_request_header
-from lakelog.wire.primitives import MAX_REQUEST_ELEMENTS, encode_uvarint
+from lakelog.wire.primitives import MAX_REQUEST_ELEMENTS, WireError, encode_uvarint
 
 _MESSAGES = [
     *(kind for api in APIS.values() for kind in (api.request, api.response)),

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bombs import BOMBS, XERIAL
+from lakelog.records.batch import CorruptRecord
 from lakelog.records.compression import Codec, compress, decompress
-from lakelog.records.errors import CorruptRecord
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 LIMIT = 1 << 20
@@ -127,7 +127,7 @@ def test_a_zstd_window_takes_the_memory_of_what_went_through_it(window_log: int)
 _MEASURE = r"""
 import sys
 from lakelog.records.compression import decompress
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 
 def highest():
     return int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])

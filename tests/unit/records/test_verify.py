@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counted_work import lines_run
-from lakelog.records.batch import read_header
+from lakelog.records.batch import CorruptRecord, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import decode_records, record_view
 from lakelog.records.verify import STEP, Extremes, verifying
 from poison import ODD, OFFSETS, REFUSED, TIMES, Poison, garbage, poisoned, sealed

@@ -8,8 +8,7 @@ from doubles.disk import MemoryDisk
 from doubles.randomness import SeededRandom
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import OutOfCapacityError
+from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError
 from lakelog.records.batch import CorruptRecord, iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition

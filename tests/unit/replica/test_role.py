@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.shortage import OutOfCapacityError
+from lakelog.base.errors import ErrorCode, KafkaError, OutOfCapacityError
 from lakelog.metadata.failover import PartitionImage
 from lakelog.protocol.metadata import LeaderIdAndEpoch
 from lakelog.replica.role import Availability, NotLeaderError, Role, current_leader

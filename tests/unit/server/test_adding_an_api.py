@@ -1,4 +1,4 @@
-"""Two messages in a family and one handler module make an API; no other file knows of it.
+"""Two messages and a handler make an API, in the tables of one family; no other file knows of it.
 
 The broker runs in a process of its own, because the tables of APIs are made once in a process.
 """
@@ -11,17 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-HANDLER = """
-from lakelog.protocol.cluster import EchoRequest, EchoResponse
-from lakelog.server.served_api import ServedApi
-
-
-def handle(broker, context, request):
-    return EchoResponse(text=request.text)
-
-
-API = ServedApi(EchoRequest, handle, done="Any text.", versions="0-1")
-"""
 PROGRAM = """
 import asyncio, json, sys
 from pathlib import Path
@@ -41,11 +30,15 @@ class EchoResponse(Message, versions="0-2", flexible="2+"):
 
 cluster.APIS += (Api(1000, EchoRequest, EchoResponse),)
 
-cluster.EchoRequest, cluster.EchoResponse = EchoRequest, EchoResponse
+from lakelog.server.handlers import cluster as handlers
+from lakelog.server.served_api import ServedApi
 
-import lakelog.server.handlers
 
-lakelog.server.handlers.__path__.append(sys.argv[1])
+def echo(broker, context, request):
+    return EchoResponse(text=request.text)
+
+
+handlers.APIS += (ServedApi(EchoRequest, echo, done="Any text.", versions="0-1"),)
 
 from lakelog.protocol.connections import ApiVersionsRequest
 from lakelog.protocol.registry import APIS
@@ -55,7 +48,7 @@ from socketless_broker import SocketlessBroker
 
 
 async def main():
-    broker = SocketlessBroker(Path(sys.argv[1]) / "data")
+    broker = SocketlessBroker(Path(sys.argv[1]))
     await broker.start()
 
     def ask(request, version):
@@ -85,7 +78,6 @@ asyncio.run(main())
 
 
 def test_an_api_is_two_messages_and_one_handler(tmp_path: Path) -> None:
-    (tmp_path / "echo.py").write_text(HANDLER)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

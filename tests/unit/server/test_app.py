@@ -27,9 +27,9 @@ from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Buffer
 from lakelog.runtime.posix import PosixDisk, PythonProcesses, SystemClock, SystemRandom
-from lakelog.server.app import ServeOptions, Server, StartError
-from lakelog.server.environment import Environment
-from lakelog.server.handlers import delete_records
+from lakelog.server.app import Server
+from lakelog.server.handlers.topics import delete_records
+from lakelog.server.options import Environment, ServeOptions, StartError
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.preparation import wait_for
 from storage_kit import make_batch
@@ -288,23 +288,23 @@ def test_deletions_are_durable_when_they_are_answered(
         assert await running.broker.checkpointed()
         monkeypatch.setattr(PosixDisk, "write_atomic", watched)
         context: Any = None
-        first = delete_records.handle(running.broker, context, deletion(4, 5, 99))
-        second = delete_records.handle(running.broker, context, deletion(6))
-        third = delete_records.handle(running.broker, context, deletion(7))
+        first = delete_records(running.broker, context, deletion(4, 5, 99))
+        second = delete_records(running.broker, context, deletion(6))
+        third = delete_records(running.broker, context, deletion(7))
         answers = await asyncio.gather(first, second, third)
         found = [[(r.error_code, r.low_watermark) for r in a.topics[0].partitions] for a in answers]
         assert found == [[(0, 4), (0, 5), (1, -1)], [(0, 6)], [(0, 7)]]
         assert log_starts(tmp_path) == {("orders", 0): 7, ("orders", 1): 5}
         assert written.count(LOG_STARTS) <= 2
         monkeypatch.setattr(PosixDisk, "write_atomic", full)
-        answer = await delete_records.handle(running.broker, context, deletion(8))
+        answer = await delete_records(running.broker, context, deletion(8))
         (result,) = answer.topics[0].partitions
         assert (result.error_code, result.low_watermark) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert not [steps for steps in deleted() if steps[2] == 8], "it has not happened"
         monkeypatch.setattr(PosixDisk, "write_atomic", write_atomic)
-        await delete_records.handle(running.broker, context, deletion(8))
+        await delete_records(running.broker, context, deletion(8))
         assert log_starts(tmp_path)["orders", 0] == 8
-        await delete_records.handle(running.broker, context, deletion(8))
+        await delete_records(running.broker, context, deletion(8))
         assert not running.broker.noted_starts
 
     def deleted() -> list[tuple[int, int, int]]:

@@ -36,7 +36,8 @@ from lakelog.protocol.topics import (
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.app import StartError
-from lakelog.server.handlers import delete_records, delete_topics, incremental_alter_configs
+from lakelog.server.handlers.configs import incremental_alter_configs
+from lakelog.server.handlers.topics import delete_records, delete_topics
 from lakelog.server.requests.context import Context
 from lakelog.storage.folder.space import RESERVE
 from lakelog.wire.framing import decode_response
@@ -154,7 +155,7 @@ def _context(broker: SocketlessBroker, request: Message, version: int) -> Contex
 async def delete_topic(broker: SocketlessBroker) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000)
     context = _context(broker, request, 6)
-    answer = await delete_topics.handle(broker.server.broker, context, request)
+    answer = await delete_topics(broker.server.broker, context, request)
     assert [entry.error_code for entry in answer.responses] == [0]
 
 
@@ -167,7 +168,7 @@ async def delete_half(broker: SocketlessBroker) -> None:
     topic = DeleteRecordsTopic(name="t", partitions=[wanted])
     request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
     context = _context(broker, request, 2)
-    answer = await delete_records.handle(broker.server.broker, context, request)
+    answer = await delete_records(broker.server.broker, context, request)
     assert answer.topics[0].partitions[0].error_code == 0
 
 
@@ -180,7 +181,7 @@ async def shorten_retention(broker: SocketlessBroker) -> None:
     resource = IncrementalResource(resource_type=2, resource_name="t", configs=[change])
     request = IncrementalAlterConfigsRequest(resources=[resource])
     context = _context(broker, request, 1)
-    answer = await incremental_alter_configs.handle(broker.server.broker, context, request)
+    answer = await incremental_alter_configs(broker.server.broker, context, request)
     assert [entry.error_code for entry in answer.responses] == [0]
 
 

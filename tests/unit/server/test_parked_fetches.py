@@ -13,13 +13,14 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import TransactionMarker
-from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.server.coordinators.partition_log import LocalPartitionLog, LocalPartitionLogs
-from lakelog.server.handlers import fetch, produce
+from lakelog.server.handlers.fetch import fetch
+from lakelog.server.handlers.produce import produce
 from lakelog.storage.validation import WALKED_AT_ONCE
 from memory_broker import Asked, MemoryBroker
 from socketless_broker import FakeSocket, SocketlessBroker, request_frame
@@ -48,7 +49,7 @@ def request(offset: int = 0, *, committed: bool = False) -> FetchRequest:
 
 def park(world: MemoryBroker, *, committed: bool = False) -> Asked[Any]:
     """Start a Fetch that finds nothing."""
-    waiting = world.start(fetch.handle, request(committed=committed), 12)
+    waiting = world.start(fetch, request(committed=committed), 12)
     world.pass_time(0.01)
     assert not waiting.is_answered
     return waiting
@@ -68,7 +69,7 @@ def send(
     entry = PartitionProduceData(index=0, records=batch or make_batch())
     topic = TopicProduceData(name=TOPIC, partition_data=[entry])
     asked = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
-    return world.start(produce.handle, asked, 12)
+    return world.start(produce, asked, 12)
 
 
 def log_of(world: MemoryBroker) -> LocalPartitionLog:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,30 +27,29 @@ from lakelog.protocol.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from lakelog.server import handlers
 from lakelog.server.inter_broker.exchange import PeerDisconnectedError, PeerUnreachableError
-from lakelog.server.requests.error_codes import codes_in
+from lakelog.server.requests.metrics import codes_in
 from lakelog.server.routes import advertised_apis, at_controller, served_apis
 from lakelog.server.served_api import ServedApi
 from lakelog.wire.schema import Message
 from memory_broker import MemoryBroker
-
-_MODULES = sorted(
-    path.stem for path in Path(handlers.__path__[0]).glob("*.py") if path.stem != "__init__"
-)
 
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-@pytest.mark.parametrize("name", _MODULES)
-def test_a_handler_module_is_named_by_its_api_and_says_so_first(name: str) -> None:
-    module = import_module(f"lakelog.server.handlers.{name}")
-    api = module.API.api
-    assert _snake(api.name) == name
-    assert (module.__doc__ or "").startswith(f"{api.name} ({api.key}): ")
-    assert module.API.handle is module.handle
+@pytest.mark.parametrize("served_api", served_apis(), ids=lambda each: each.api.name)
+def test_a_handler_is_named_by_its_api_and_says_so_first(served_api: ServedApi[Any]) -> None:
+    api, handle = served_api.api, served_api.handle
+    assert handle.__name__ == _snake(api.name)
+    assert (handle.__doc__ or "").startswith(f"{api.name} ({api.key}): ")
+
+
+@pytest.mark.parametrize("served_api", served_apis(), ids=lambda each: each.api.name)
+def test_a_handler_is_in_the_family_of_its_messages(served_api: ServedApi[Any]) -> None:
+    family = served_api.request.__module__.removeprefix("lakelog.protocol.")
+    assert served_api.handle.__module__ == f"lakelog.server.handlers.{family}"
 
 
 def test_every_api_of_the_registry_has_one_handler() -> None:

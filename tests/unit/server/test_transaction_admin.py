@@ -13,7 +13,8 @@ from lakelog.protocol.transactions import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from lakelog.server.handlers import describe_producers, write_txn_markers
+from lakelog.server.handlers.producers import describe_producers
+from lakelog.server.handlers.transactions import write_txn_markers
 from memory_broker import MemoryBroker
 from storage_kit import NOW, append, append_in_transaction, make_batch
 
@@ -32,7 +33,7 @@ class TransactionAdmin:
     def write(self, *markers: WritableTxnMarker) -> list[tuple[int, dict[str, dict[int, int]]]]:
         """Per producer the error codes by topic and partition."""
         request = WriteTxnMarkersRequest(markers=list(markers))
-        response = self.memory.ask(write_txn_markers.handle, request, 2)
+        response = self.memory.ask(write_txn_markers, request, 2)
         return [
             (
                 result.producer_id,
@@ -47,7 +48,7 @@ class TransactionAdmin:
     def describe(self, topic: str, *indexes: int) -> list[PartitionResponse]:
         topics = [TopicRequest(name=topic, partition_indexes=list(indexes))]
         request = DescribeProducersRequest(topics=topics)
-        response = self.memory.ask(describe_producers.handle, request, 0)
+        response = self.memory.ask(describe_producers, request, 0)
         return response.topics[0].partitions
 
 

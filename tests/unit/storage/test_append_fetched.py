@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 from lakelog.storage.log import Log
 from storage_kit import (
     NOW,

@@ -11,9 +11,8 @@ import pytest
 
 from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
-from lakelog.records.batch import iter_batches
+from lakelog.records.batch import CorruptRecord, iter_batches
 from lakelog.records.crc import crc32c
-from lakelog.records.errors import CorruptRecord
 from lakelog.storage.log import Log
 from storage_kit import NOW, Store, index_entries, make_batch, memory_store, read_batches
 

@@ -13,9 +13,8 @@ import pytest
 from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import KafkaError
-from lakelog.records.batch import patch_offset_and_epoch, read_header
+from lakelog.records.batch import CorruptRecord, patch_offset_and_epoch, read_header
 from lakelog.records.crc import crc32c
-from lakelog.records.errors import CorruptRecord
 from lakelog.storage.coalescing import read_fetched
 from lakelog.storage.log import Log
 from storage_kit import NOW, Store, append, index_entries, make_batch, memory_store, read_batches

@@ -12,7 +12,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec, compress
-from lakelog.records.heads import RecordHead
+from lakelog.records.record import RecordHead
 from lakelog.storage.log import Log
 from lakelog.storage.validation import (
     DECODED_AT_ONCE,

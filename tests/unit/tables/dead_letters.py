@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from lakelog.tables.archive.commit import Batch
 from lakelog.tables.archive.dead_letters import DeadLetters, dead_letters_of, open_dead_letters
-from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.progress import Extent
+from lakelog.tables.archive.progress import ArchiveJob, Extent
 from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount, RefusedRange, RefusedRecord
 from lakelog.tables.archive.task_files import DeadLetterFile
 from lakelog.tables.iceberg.address import TableAddress

@@ -6,8 +6,12 @@ import pytest
 
 import reference_codec
 from lakelog.wire.codec import decode, decode_prefix, encode
-from lakelog.wire.errors import WireError
-from lakelog.wire.primitives import MAX_REQUEST_ELEMENTS, MAX_UNKNOWN_TAGS, encode_uvarint
+from lakelog.wire.primitives import (
+    MAX_REQUEST_ELEMENTS,
+    MAX_UNKNOWN_TAGS,
+    WireError,
+    encode_uvarint,
+)
 from sample_messages import FULL, Cargo, Choice, Item, Names, Numbers
 
 

@@ -6,8 +6,7 @@ import pytest
 
 import reference_codec
 from lakelog.wire.codec import decode, encode, encode_parts
-from lakelog.wire.errors import WireError
-from lakelog.wire.primitives import MAX_STRING_BYTES
+from lakelog.wire.primitives import MAX_STRING_BYTES, WireError
 from lakelog.wire.schema import Message
 from sample_messages import Cargo, Failure, Item, Numbers
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from lakelog.wire.errors import WireError
 from lakelog.wire.framing import (
     decode_request_header,
     decode_response,
     encode_request,
     encode_response,
 )
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Message, array, int32, records, string
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.wire.errors import WireError
 from lakelog.wire.primitives import (
     MAX_UNKNOWN_TAGS,
+    WireError,
     decode_uvarint,
     encode_uvarint,
     skip_tagged_fields,

@@ -14,7 +14,7 @@ from lakelog.protocol.consumer_protocol import (
 )
 from lakelog.protocol.registry import APIS
 from lakelog.wire import codec
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 from random_messages import random_message
 
 MESSAGES = [

@@ -11,20 +11,16 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from lakelog.base.config.key import ConfigError, ConfigKey, ConfigValue, Effect, key_table
-from lakelog.base.config.keys.cleaner import CLEANER_KEYS, check_cleaner_keys
-from lakelog.base.config.keys.connections import CONNECTION_KEYS
 from lakelog.base.config.keys.groups import (
     CONSUMER_GROUP_KEYS,
     GROUP_KEYS,
     check_consumer_group_keys,
 )
 from lakelog.base.config.keys.inert import INERT_KEYS, REJECTED_KEYS
-from lakelog.base.config.keys.logs import LOG_KEYS
-from lakelog.base.config.keys.node import NODE_KEYS
-from lakelog.base.config.keys.own import OWN_KEYS
-from lakelog.base.config.keys.replication import REPLICATION_KEYS
+from lakelog.base.config.keys.logs import CLEANER_KEYS, LOG_KEYS, check_cleaner_keys
+from lakelog.base.config.keys.node import CONNECTION_KEYS, NODE_KEYS, REPLICATION_KEYS
+from lakelog.base.config.keys.own import OWN_KEYS, ZOOKEEPER_KEYS
 from lakelog.base.config.keys.transactions import TRANSACTION_KEYS
-from lakelog.base.config.keys.zookeeper import ZOOKEEPER_KEYS
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.endpoint import Endpoint, SecurityProtocol, parse_endpoint
 

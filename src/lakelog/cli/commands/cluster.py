@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.asking import confirm
-from lakelog.cli.connecting import open_admin
+from lakelog.cli.catalog import ExitCode
 from lakelog.cli.declaration import Noun, argument, flag
-from lakelog.cli.exit_code import ExitCode
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import CommandSession, Consent, Output
+from lakelog.cli.interaction import confirm
+from lakelog.cli.options import CommandSession, Consent, Output, open_admin
 from lakelog.cli.partition_health import examine, health_document
 from lakelog.cli.render import Document, Listing, note, show
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import KafkaError
-from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Command, Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import CommandSession, Output
+from lakelog.cli.options import CommandSession, Output, open_admin
 from lakelog.cli.render import Document, Listing, note, show, show_all
 from lakelog.cli.settings import (
     change_settings,

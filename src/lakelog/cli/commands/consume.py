@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import CommandSession
+from lakelog.cli.interaction import Stop, stopping
+from lakelog.cli.options import CommandSession, open_admin
 from lakelog.cli.positions import (
     Anchor,
     Bounds,
@@ -24,11 +24,9 @@ from lakelog.cli.positions import (
     read_bounds,
     resolve_position,
 )
-from lakelog.cli.records.json_records import json_line
-from lakelog.cli.records.pump import GroupProgress, Pump
-from lakelog.cli.records.record_text import formatter
+from lakelog.cli.pump import GroupProgress, Pump
+from lakelog.cli.record_text import formatter, json_line
 from lakelog.cli.render import counted, note
-from lakelog.cli.stopping import Stop, stopping
 from lakelog.cli.streams import check_stdout
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.moments import iso_utc
 from lakelog.cli.options import Output, Verbosity
+from lakelog.cli.positions import iso_utc
 from lakelog.cli.render import note, printable
 
 app = Noun("debug")

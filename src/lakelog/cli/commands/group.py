@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.asking import confirm_deletion, for_each
 from lakelog.cli.commands.group_plan import (
     chosen,
     cut_short,
@@ -19,10 +18,10 @@ from lakelog.cli.commands.group_plan import (
     resolve_inside,
     shifted,
 )
-from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError, suggestion
-from lakelog.cli.options import CommandSession, Consent, Output
+from lakelog.cli.interaction import confirm_deletion, for_each
+from lakelog.cli.options import CommandSession, Consent, Output, open_admin
 from lakelog.cli.positions import Position, TopicPartition, parse_position, read_bounds
 from lakelog.cli.render import Document, Listing, note, show
 

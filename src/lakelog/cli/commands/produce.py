@@ -1,4 +1,8 @@
-"""`lakelog produce`: writes lines of a file or of standard input as records."""
+"""`lakelog produce`: writes lines of a file or of standard input as records.
+
+Three limits bound a batch of one record: the producer's (here `REQUEST_BYTES_MAX`), the topic's
+`max.message.bytes`, for which the broker's `message.max.bytes` is the default, and `segment.bytes`.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,85 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from lakelog.base.errors import KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.declaration import Noun, argument, flag
-from lakelog.cli.failures import CliError, explain_exception
-from lakelog.cli.options import CommandSession, Output, split_pair
-from lakelog.cli.records.delivery import Report, send_all
-from lakelog.cli.records.input_lines import LineParser, read_records
-from lakelog.cli.records.record_sizes import REQUEST_BYTES_MAX, find_target, size_hint
+from lakelog.cli.delivery import LineParser, Report, read_records, send_all
+from lakelog.cli.failures import CliError, explain_exception, suggestion
+from lakelog.cli.options import CommandSession, Output, split_pair, starting
 from lakelog.cli.render import Document, Listing, counted, note, show, sized
 
 if TYPE_CHECKING:
-    from lakelog.cli.records.input_lines import Progress
+    from lakelog.cli.delivery import Progress
+    from lakelog.client.admin import Admin
+
+
+BATCH_BYTES_MAX = 128 << 10
+REQUEST_BYTES_MAX = 99 << 20
+"""The limit of one request; a broker's is 100 MiB by default (socket.request.max.bytes)."""
+
+_BATCH_OVERHEAD = 61 + 32
+"""The size of a batch's header, and of the lengths and deltas of its only record."""
+_KEY = "max.message.bytes"
+_UNKNOWN = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # the first record may create the topic
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+
+
+class Target(NamedTuple):
+    """The topic of a run, as it is before the first record.
+
+    batch_bytes: the largest batch; a topic rejects all records of a larger one. creation: the note
+    if the first record creates the topic, otherwise empty.
+    """
+
+    batch_bytes: int
+    creation: str = ""
+
+
+def find_target(session: CommandSession, topic: str) -> Target:
+    """Return the topic's limits, and whether it exists.
+
+    Waits for a broker like the producer does: `lakelog dev &` may not be ready yet. Raises
+    `KafkaError` if no broker answers in time.
+    """
+    from lakelog.client.admin import Admin, ResourceType
+
+    startup = starting(session, session.timeout_s)
+    with Admin(session.brokers, timeout_s=session.timeout_s, startup=startup) as admin:
+        try:
+            entry = admin.configs.describe(ResourceType.TOPIC, topic).get(_KEY)
+        except KafkaError as error:
+            if error.code not in _UNKNOWN:
+                raise
+            is_new = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return Target(BATCH_BYTES_MAX, _creation(admin, topic) if is_new else "")
+    limit = int(entry.value) if entry is not None and entry.value else BATCH_BYTES_MAX
+    return Target(max(1, min(limit, BATCH_BYTES_MAX)))
+
+
+def _creation(admin: Admin, topic: str) -> str:
+    """Return the note about a topic that the first record creates."""
+    similar = suggestion(topic, [listing.name for listing in admin.topics.list()])
+    return f"created topic '{topic}', which did not exist" + (f"; {similar}" if similar else "")
+
+
+def size_hint(error: KafkaError, topic: str, record_bytes: int) -> str:
+    """Return the advice for a record that was rejected for its size, or an empty text.
+
+    record_bytes: the size of the record in bytes.
+    """
+    needed_bytes = record_bytes + _BATCH_OVERHEAD
+    if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
+        return f"use lakelog topic alter {topic} --config segment.bytes=N with a larger N"
+    if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+        return ""
+    if needed_bytes > REQUEST_BYTES_MAX:
+        return f"lakelog produce sends at most {REQUEST_BYTES_MAX} bytes in one request"
+    return f"run lakelog topic alter {topic} --config {_KEY}={needed_bytes} to allow it"
+
 
 app = Noun("produce")
 
@@ -126,7 +198,7 @@ class _Settings(NamedTuple):
 
 
 def _linger_ms(text: str, session: CommandSession) -> int:
-    from lakelog.cli.moments import parse_duration_s
+    from lakelog.cli.positions import parse_duration_s
 
     seconds = parse_duration_s(text)
     if seconds >= session.timeout_s:

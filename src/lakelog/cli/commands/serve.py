@@ -23,6 +23,6 @@ def serve(*, workers: int | None = None, arguments: BrokerArguments) -> int:
     """Run a broker in the foreground, until SIGTERM or ^C."""
     if workers is None:
         return run_broker(arguments)
-    from lakelog.cli.local_cluster.workers import run_workers
+    from lakelog.cli.local_cluster.running import run_workers
 
     return run_workers(arguments, workers)

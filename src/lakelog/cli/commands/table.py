@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakelog.cli.commands import table_compacted, table_upkeep
-from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.moments import parse_duration_s
-from lakelog.cli.options import CommandSession, Output
+from lakelog.cli.interaction import stopping
+from lakelog.cli.options import CommandSession, Output, open_admin
+from lakelog.cli.positions import parse_duration_s
 from lakelog.cli.render import Document, Listing, counted, note, show
-from lakelog.cli.stopping import stopping
 from lakelog.cli.table_locations import chosen_locations, require_libraries
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
+from lakelog.cli.interaction import stopping
 from lakelog.cli.options import CommandSession, Output
 from lakelog.cli.render import Document, Listing, note, show
-from lakelog.cli.stopping import stopping
 from lakelog.cli.table_locations import TableChoice, opened_archive
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def refresh(
     too.
     """
     with opened_archive(session, topic, where) as (client, archive):
-        from lakelog.tables.compacted.location import find_compacted
         from lakelog.tables.compacted.refresh import Refresh
+        from lakelog.tables.compacted.table import find_compacted
 
         compacted = find_compacted(client, topic, archive.address)
         if compacted is None:
@@ -120,9 +120,8 @@ def compacted_to_drop(client: TopicClient, archive_table: TableLocation) -> Tabl
 
     A failed drop may have left files of it, which the next one deletes.
     """
-    from lakelog.tables.compacted.location import find_compacted
-    from lakelog.tables.compacted.table import find_table, is_compacted_of
-    from lakelog.tables.upkeep.removal import is_unfinished
+    from lakelog.tables.compacted.table import find_compacted, find_table, is_compacted_of
+    from lakelog.tables.upkeep.ownership import is_unfinished
 
     topic_id = client.describe([archive_table.topic])[archive_table.topic].topic_id
     compacted = find_compacted(

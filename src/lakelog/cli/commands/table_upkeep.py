@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from lakelog.cli.asking import confirm
 from lakelog.cli.commands.table_compacted import (
     audited_compacted,
     compacted_facts,
     compacted_findings,
     compacted_to_drop,
 )
-from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.moments import parse_duration_s
-from lakelog.cli.options import CommandSession, Consent, Output
+from lakelog.cli.interaction import confirm
+from lakelog.cli.options import CommandSession, Consent, Output, open_admin
+from lakelog.cli.positions import parse_duration_s
 from lakelog.cli.render import Document, Listing, counted, show, sized
 from lakelog.cli.table_locations import (
     ANY_TABLE,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from lakelog.tables.hybrid.archives import TopicArchive
     from lakelog.tables.topic.client import TopicClient, TopicMeta
     from lakelog.tables.upkeep.audit import PartitionAudit
-    from lakelog.tables.upkeep.overview import Overview
+    from lakelog.tables.upkeep.whereabouts import Overview
 
 _LISTED = ("topic", "table", "latest", "enabled", "warehouse", "archived", "lag")
 _OFFSETS = ("partition", "archived_from", "archived_to", "log_start", "log_end", "lag")
@@ -143,7 +142,7 @@ def list_(*, where: WarehouseChoice, session: CommandSession, output: Output) ->
 
 def _listed(client: TopicClient, topic: TopicMeta, table: TableLocation) -> dict[str, Any]:
     """Return the row of a topic with a table."""
-    from lakelog.tables.compacted.location import find_compacted
+    from lakelog.tables.compacted.table import find_compacted
 
     compacted = find_compacted(client, topic.name, table.address)
     is_known = table.is_enabled or bool(table.published)
@@ -179,7 +178,7 @@ def describe(topic: str, *, where: TableChoice, session: CommandSession, output:
     Of a table of newest records: its size, and the archived offsets that it does not have.
     """
     with opened_archive(session, topic, where) as (client, archive):
-        from lakelog.tables.upkeep.overview import overview
+        from lakelog.tables.upkeep.whereabouts import overview
 
         summary = overview(client, archive)
         show(described(archive, summary, compacted_facts(client, archive)), output.format)
@@ -359,7 +358,7 @@ def drop(
     from lakelog.tables.archive.location import find_locations
     from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep import ownership
-    from lakelog.tables.upkeep.removal import is_unfinished
+    from lakelog.tables.upkeep.ownership import is_unfinished
 
     with (
         named_errors(),

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import encode_uuid
-from lakelog.cli.asking import confirm, confirm_deletion, for_each
-from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
-from lakelog.cli.elections import elect_preferred, elect_uncleanly
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import CommandSession, Consent, Output
+from lakelog.cli.interaction import confirm, confirm_deletion, for_each
+from lakelog.cli.options import CommandSession, Consent, Output, open_admin
 from lakelog.cli.partition_health import (
     OFFLINE,
     UNDER_MIN_ISR,
     UNDER_REPLICATED,
+    elect_preferred,
+    elect_uncleanly,
     is_as_grave,
     problem_of,
 )

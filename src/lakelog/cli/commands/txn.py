@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.asking import confirm
-from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError, suggestion
-from lakelog.cli.moments import iso_utc, parse_duration_s
-from lakelog.cli.options import CommandSession, Consent, Output
+from lakelog.cli.interaction import confirm
+from lakelog.cli.options import CommandSession, Consent, Output, open_admin
+from lakelog.cli.positions import iso_utc, parse_duration_s
 from lakelog.cli.render import Document, Listing, counted, note, show
 
 if TYPE_CHECKING:

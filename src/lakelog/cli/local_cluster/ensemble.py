@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from lakelog.cli.local_cluster.ports import free_ports
+from lakelog.cli.local_cluster.reservations import free_ports
 from lakelog.spark.session import JavaMissingError, require_java
 
 _SCRIPT = 'while read -r line; do pids=$line; done; [ -z "$pids" ] || kill -9 $pids'

@@ -1,8 +1,14 @@
-"""`lakelog dev --brokers N`: the processes of a cluster, their lines, and a banner."""
+"""`lakelog dev --brokers N`, and `lakelog serve --workers N`: brokers that share a data folder.
+
+A worker is a broker in a process of its own, with a node id, a port and a folder of its own.
+Clients find the leader of a partition by ordinary metadata, so that the partitions are spread over
+the workers. All processes end with this one, however that ends.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,20 +17,26 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lakelog import __version__
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
+from lakelog.base.events import event
 from lakelog.cli.broker_start import (
     DEV_OPEN_HINT,
     PORT_MAX,
     BrokerArguments,
+    advertised,
+    data_folder,
+    first_node_id,
     http_address,
+    listen_address,
     load_config,
+    split_address,
 )
 from lakelog.cli.failures import CliError
-from lakelog.cli.local_cluster.broker import BrokerSpec
 from lakelog.cli.local_cluster.ensemble import EnsembleError, ZooKeeperEnsemble
-from lakelog.cli.local_cluster.folder import ClusterFolder
-from lakelog.cli.local_cluster.ports import reserved_ports
-from lakelog.cli.local_cluster.supervisor import Supervisor
+from lakelog.cli.local_cluster.reservations import ClusterFolder, reserved_ports
+from lakelog.cli.local_cluster.supervisor import BrokerSpec, Supervisor
+from lakelog.cli.log_lines import start_logging
 from lakelog.cli.render import note, printable
 
 BROKERS_MAX = 20
@@ -60,12 +72,11 @@ def run_cluster(arguments: ClusterArguments) -> int:
     _check(arguments)
     folder = ClusterFolder(arguments.data.absolute())
     with ExitStack() as stack:
-        ports = stack.enter_context(_ports(arguments))
+        ports = stack.enter_context(_ports("--port", _HOST, arguments.port, arguments.brokers))
         check_store(folder, zookeeper=arguments.zookeeper)
         stack.enter_context(folder.held())
         ensemble = stack.enter_context(_ensemble(folder)) if arguments.zookeeper else None
         brokers = broker_specs(arguments, folder, ports, ensemble)
-        lines = _Lines(quiet=arguments.quiet)
 
         def is_complete(pids: Mapping[int, int]) -> bool:
             controller = _controller_of_complete(brokers)
@@ -77,7 +88,11 @@ def run_cluster(arguments: ClusterArguments) -> int:
             return True
 
         supervisor = Supervisor(
-            brokers, ensemble, is_complete=is_complete, report=lines.report, line=lines.of_broker
+            brokers,
+            ensemble,
+            is_complete=is_complete,
+            report=lambda text: note(f"cluster  | {text}", quiet=arguments.quiet),
+            line=_broker_line,
         )
         asyncio.run(supervisor.run())
     return 0
@@ -85,16 +100,7 @@ def run_cluster(arguments: ClusterArguments) -> int:
 
 def _check(arguments: ClusterArguments) -> None:
     """Raise `CliError` for arguments that every broker would reject."""
-    if not 1 <= arguments.brokers <= BROKERS_MAX:
-        raise CliError(
-            "LL0902",
-            f"--brokers {arguments.brokers} is not a number of brokers",
-            f"use a number from 1 to {BROKERS_MAX}",
-        )
-    last = arguments.port + arguments.brokers - 1
-    if arguments.port and last > PORT_MAX:
-        text = f"--port {arguments.port} leaves no room for {arguments.brokers} brokers"
-        raise CliError("LL0902", text, f"the last broker would have port {last}")
+    _check_count("brokers", arguments.brokers, BROKERS_MAX)
     parsed = BrokerArguments(
         settings=tuple(arguments.settings), http=arguments.http, open_hint=DEV_OPEN_HINT
     )
@@ -118,16 +124,25 @@ def check_store(folder: ClusterFolder, *, zookeeper: bool) -> None:
         raise CliError("LL0703", text, "pass --zookeeper, or use --data to set another folder")
 
 
+def _check_count(what: str, count: int, most: int) -> None:
+    if not 1 <= count <= most:
+        text = f"--{what} {count} is not a number of {what}"
+        raise CliError("LL0902", text, f"use a number from 1 to {most}")
+
+
 @contextmanager
-def _ports(arguments: ClusterArguments) -> Iterator[list[int]]:
+def _ports(option: str, host: str, first: int, count: int) -> Iterator[list[int]]:
+    """Reserve the ports of brokers, from `first` on, or free ones for 0. Raises `CliError`."""
+    last = first + count - 1
+    if first and last > PORT_MAX:
+        text = f"{option} {first} leaves no room for {count} brokers"
+        raise CliError("LL0902", text, f"the last broker would have port {last}")
     with ExitStack() as stack:
         try:
-            reservation = reserved_ports(_HOST, arguments.port, arguments.brokers)
-            ports = stack.enter_context(reservation)
+            ports = stack.enter_context(reserved_ports(host, first, count))
         except OSError as error:
-            last = arguments.port + arguments.brokers - 1
-            text = f"cannot listen on {_HOST}, ports {arguments.port} to {last}: {error.strerror}"
-            raise CliError("LL0702", text, "use --port to set another first port") from error
+            text = f"cannot listen on {host}, ports {first} to {last}: {error.strerror}"
+            raise CliError("LL0702", text, f"use {option} to set another first port") from error
         yield ports
 
 
@@ -162,15 +177,16 @@ def broker_specs(
         words += ["--data", str(folder.broker(node_id)), "--log-format", "text"]
         words += [f"--set={setting}" for setting in (*defaults, *arguments.settings)]
         if arguments.http is not None:
-            words += ["--http", _http_of(arguments.http, node_id)]
+            words += ["--http", _following(arguments.http, node_id - 1)]
         words += ["-v"] * min(arguments.verbose, 1) + ["-q"] * arguments.quiet
         specs.append(BrokerSpec(node_id, address, words))
     return specs
 
 
-def _http_of(first: str, node_id: int) -> str:
-    host, _, port = first.rpartition(":")
-    return f"{host}:{int(port) + node_id - 1 if int(port) else 0}"
+def _following(address: str, index: int) -> str:
+    """Return HOST:PORT or NAME=HOST:PORT with the port of a later broker; 0 stays."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + index if int(port) else 0}"
 
 
 def _controller_of_complete(brokers: Sequence[BrokerSpec]) -> int | None:
@@ -187,19 +203,8 @@ def _controller_of_complete(brokers: Sequence[BrokerSpec]) -> int | None:
     return cluster.controller_id if is_complete and cluster.controller_id in online else None
 
 
-class _Lines:
-    """Lines on stderr: of this process, and of the brokers with their node ids."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-
-    def report(self, text: str) -> None:
-        note(f"cluster  | {text}", quiet=self._quiet)
-
-    def of_broker(self, node_id: int, line: bytes) -> None:
-        text = printable(line.decode("utf-8", "backslashreplace"))
-        sys.stderr.write(f"broker {node_id} | {text}\n")
-        sys.stderr.flush()
+def _broker_line(node_id: int, line: bytes) -> None:
+    note(f"broker {node_id} | {printable(line.decode('utf-8', 'backslashreplace'))}")
 
 
 def banner(
@@ -240,3 +245,122 @@ def banner(
             "Press ^C to stop the cluster.\n",
         ]
     )
+
+
+logger = logging.getLogger(__name__)
+
+WORKERS_MAX = 64
+_ONE_REPLICA = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+)
+"""Replicas on one disk protect from little, and cost as much as on several hosts."""
+
+
+def run_workers(arguments: BrokerArguments, count: int) -> int:
+    """Run workers until SIGTERM or SIGINT; return the exit status.
+
+    Raises `CliError` if they cannot start, and when all of them have refused their metadata store.
+    """
+    _check_count("workers", count, WORKERS_MAX)
+    start_logging(logging.WARNING if arguments.quiet else logging.INFO, arguments.log_format)
+    config = load_config(arguments)
+    listen = listen_address(arguments, config)
+    if not listen:
+        text = "--workers cannot divide the `listeners` of the properties"
+        raise CliError("LL0902", text, "pass --listen HOST:PORT, the address of the first worker")
+    http_address(arguments)
+    advertised(arguments, config)
+    folder = ClusterFolder(data_folder(arguments, config))
+    first_id = first_node_id(arguments, config)
+    with ExitStack() as stack:
+        host, first_port = split_address(listen, "--listen")
+        ports = stack.enter_context(_ports("--listen", host, first_port, count))
+        stack.enter_context(folder.held())
+        _check_all_run(folder, range(first_id, first_id + count), count)
+        workers = worker_specs(arguments, config, folder, first_id, listen, ports)
+
+        def is_complete(pids: Mapping[int, int]) -> bool:
+            _log_ready(workers)
+            return True
+
+        supervisor = Supervisor(
+            workers, None, is_complete=is_complete, report=_report, line=worker_line, noun="worker"
+        )
+        asyncio.run(supervisor.run())
+    return 0
+
+
+def worker_specs(
+    arguments: BrokerArguments,
+    config: BrokerConfig,
+    folder: ClusterFolder,
+    first_id: int,
+    listen: str,
+    ports: Sequence[int],
+) -> list[BrokerSpec]:
+    """Return the workers: node ids from `first_id` on, with these ports of the host of `listen`.
+
+    The internal topics have one replica unless the user sets another number, or brokers of other
+    hosts may share the metadata store.
+    """
+    host = listen.rpartition(":")[0]
+    has_own_store = arguments.metadata is None and not config.is_set("lakelog.metadata.store")
+    common = [f"--set={key}=1" for key in _ONE_REPLICA if has_own_store and not config.is_set(key)]
+    common += [f"--set={setting}" for setting in arguments.settings]
+    if has_own_store:
+        common.append(f"--metadata=sqlite:{folder.metadata}")
+    elif arguments.metadata is not None:
+        common.append(f"--metadata={arguments.metadata}")
+    if arguments.properties is not None:
+        common.append(f"--properties={arguments.properties}")
+    common.append(f"--log-format={_log_format(arguments)}")
+    common += ["--insecure"] * arguments.insecure
+    common += ["-v"] * arguments.verbose + ["-q"] * arguments.quiet
+    specs = []
+    for index, port in enumerate(ports):
+        node_id, address = first_id + index, f"{host}:{port}"
+        words = [f"--node-id={node_id}", f"--data={folder.broker(node_id)}", f"--listen={address}"]
+        if arguments.http is not None:
+            words.append(f"--http={_following(arguments.http, index)}")
+        words += [f"--advertise={_following(address, index)}" for address in arguments.advertise]
+        specs.append(BrokerSpec(node_id, address, (*words, *common)))
+    return specs
+
+
+def worker_line(node_id: int, line: bytes) -> None:
+    """Print a line that a worker has logged, with its node id: as a field of JSON, or before it."""
+    if line.startswith(b"{"):
+        line = b'{"worker": %d, ' % node_id + line[1:]
+        text = line.decode("utf-8", "backslashreplace")
+    else:
+        text = f"worker {node_id} | {printable(line.decode('utf-8', 'backslashreplace'))}"
+    note(text)
+
+
+def _check_all_run(folder: ClusterFolder, node_ids: range, count: int) -> None:
+    """Raise `CliError` if the folder has data of a worker that would not run."""
+    idle = sorted(folder.node_ids() - set(node_ids))
+    if idle:
+        text = f"{folder.broker(idle[0])} has data of a worker that --workers {count} does not run"
+        raise CliError("LL0703", text, f"pass --workers {max(idle) - node_ids.start + 1}")
+
+
+def _log_format(arguments: BrokerArguments) -> str:
+    if arguments.log_format in ("text", "json"):
+        return arguments.log_format
+    return "text" if sys.stderr.isatty() else "json"
+
+
+def _log_ready(workers: Sequence[BrokerSpec]) -> None:
+    addresses = ",".join(worker.address for worker in workers)
+    logger.info(
+        "%d workers are ready on %s",
+        len(workers),
+        addresses,
+        extra=event("workers_ready", workers=len(workers), addresses=addresses),
+    )
+
+
+def _report(text: str) -> None:
+    logger.warning("%s", text, extra=event("worker_ended"))

@@ -33,7 +33,7 @@ from lakelog.protocol.groups import (
     ListGroupsResponse,
 )
 from lakelog.protocol.groups import Member as DescribedConsumerMember
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 CONSUMER_PROTOCOL = "consumer"
 CLASSIC, CONSUMER = "classic", "consumer"

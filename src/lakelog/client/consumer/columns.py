@@ -19,7 +19,7 @@ from lakelog.client.offsets import TopicPartition
 from lakelog.columns.decoding.decode import ImpossibleTimestampError, decode_columns
 from lakelog.columns.decoding.groups import column_types
 from lakelog.columns.packages import optional
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -36,7 +36,7 @@ from lakelog.protocol.group_members import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Buffer
 
 PROTOCOL_TYPE = "consumer"

@@ -40,8 +40,8 @@ from lakelog.client.offsets import (
     list_offsets,
 )
 from lakelog.protocol.fetch import FetchResponse
+from lakelog.records.batch import CorruptRecord
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import decode_records
 
 DEFAULT_FETCH_BYTES = 4 << 20

@@ -35,9 +35,8 @@ from lakelog.columns.decoding.loop import (
     view_at,
     word_at,
 )
-from lakelog.records.batch import BatchHeader, read_header
+from lakelog.records.batch import BatchHeader, CorruptRecord, read_header
 from lakelog.records.builder import BatchBuilder
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import decode_text, read_records, record_view
 from lakelog.runtime.api import Buffer
 

@@ -22,9 +22,8 @@ from lakelog.columns.decoding.groups import (
     header_rows,
 )
 from lakelog.columns.packages import load_compiled
-from lakelog.records.batch import BatchHeader
+from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import Record, read_records
 from lakelog.runtime.api import Buffer
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from lakelog.records.batch import BatchHeader
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.record import Headers, record_view
 from lakelog.runtime.api import Buffer
 

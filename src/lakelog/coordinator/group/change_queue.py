@@ -12,7 +12,6 @@ resumes them in the order of their arrival.
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -21,13 +20,10 @@ from enum import Enum, auto
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.requests import ClientRequest
+from lakelog.coordinator.requests import ClientRequest, log_bug
 from lakelog.coordinator.shard import LATER, Effect, Now, Result
-
-logger = logging.getLogger(__name__)
 
 
 class TimerKind(Enum):
@@ -148,7 +144,7 @@ class ChangeQueue:
             first = queue.popleft()
             # A member that sent a heartbeat while its expiry waited has set its timer again, and
             # must not be removed.
-            if first.timer is None or first.timer not in self._deadlines:
+            if first.timer is None or first.timer not in self._deadlines.at:
                 decisions.append(self.decide_again(now, first))
         if queue:
             self._waiting[group_id] = queue
@@ -166,14 +162,12 @@ class ChangeQueue:
                 task.refuse(error.code)
             return Result()
         # The tasks after it would wait forever.
-        except Exception:
-            logger.exception(
-                "unexpected error while deciding again for %s",
-                task.key,
-                extra=event("coordinator_failed", group_id=task.key),
-            )
-            if isinstance(task, GroupRequest) and not task.future.done():
-                task.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+        except Exception:  # noqa: BLE001 - logged; the request is refused
+            step = "deciding again"
+            if isinstance(task, GroupRequest):
+                task.refuse_bug(step, group_id=task.key)
+            else:
+                log_bug(step, task.key, group_id=task.key)
             return Result()
         if decision.reply is LATER or not isinstance(task, GroupRequest):
             return decision

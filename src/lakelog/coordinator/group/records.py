@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from lakelog.coordinator.shard import Result
 from lakelog.wire.codec import decode, encode
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import (
     Buffer,
     Message,

@@ -12,13 +12,14 @@ unless its group is in use. The control records of sinks never expire: a batch t
 be written again.
 
 When there is no capacity for new groups, probationary groups are evicted: their offsets are deleted
-(`offsets/table.py`). Until their tombstones are committed they take memory, but no longer count.
+(`offsets.py`). Until their tombstones are committed they take memory, but no longer count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -32,7 +33,7 @@ from lakelog.coordinator.group.consumer.migration import (
     consumer_tombstones,
 )
 from lakelog.coordinator.group.limits import GroupCounts
-from lakelog.coordinator.group.offsets.table import OffsetTable, PartitionOffsets, tombstones
+from lakelog.coordinator.group.offsets import OffsetTable, PartitionOffsets, tombstones
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetCommitValue, Record
 from lakelog.coordinator.group.state import AnyGroup, ShardState
 from lakelog.coordinator.shard import Effect, Now, Result
@@ -44,7 +45,7 @@ from lakelog.protocol.offsets import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 _CONSUMER = "consumer"
 
@@ -249,6 +250,19 @@ def _topics_read(group: AnyGroup | None) -> frozenset[str] | None:
     return subscribed_topics(group)
 
 
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """The expiry or the eviction of one group, which may have to wait for its changes."""
+
+    key: str
+    remove: Callable[[Now], Decision]
+    is_exclusive: ClassVar[bool] = True
+    timer: ClassVar[None] = None
+
+    def decide_in(self, shard: object, now: Now) -> Decision:
+        return self.remove(now)
+
+
 _PAUSE_MS = 10_000
 """Shortest time between two checks, when groups wait for capacity."""
 
@@ -273,7 +287,10 @@ class Cleanup:
         group_ids = (
             state.classic.stored.keys() | state.offsets.group_ids | state.consumers.by_id.keys()
         )
-        tasks = [_ExpireGroup(self, group_id) for group_id in sorted(group_ids)]
+        tasks = [
+            _Removal(group_id, partial(self.expire_group, group_id=group_id))
+            for group_id in sorted(group_ids)
+        ]
         decisions = [state.changes.enter(now, task) for task in tasks]
         return [decision for decision in decisions if decision.records]
 
@@ -297,19 +314,6 @@ class Cleanup:
         return state.changes.change(group_id, Result(records, effects=(effect,)))
 
 
-@dataclass(frozen=True, slots=True)
-class _ExpireGroup:
-    """The check of one group for expired offsets; see `Cleanup.expire_group`."""
-
-    cleanup: Cleanup
-    key: str
-    is_exclusive: ClassVar[bool] = True
-    timer: ClassVar[None] = None
-
-    def decide_in(self, shard: object, now: Now) -> Decision:
-        return self.cleanup.expire_group(now, self.key)
-
-
 def _is_idle(group: AnyGroup | None) -> bool:
     if isinstance(group, ConsumerGroup):
         return not group.members
@@ -328,7 +332,8 @@ class Evictions:
 
         The decision may wait for changes of the group (`ChangeQueue.enter`).
         """
-        return self._state.changes.enter(now, _EvictGroup(self, group_id))
+        task = _Removal(group_id, lambda _: self.evict_now(group_id))
+        return self._state.changes.enter(now, task)
 
     def evict_now(self, group_id: str) -> Decision:
         """Delete a group that nothing blocks, if it is not in use."""
@@ -344,19 +349,6 @@ class Evictions:
         forget = _Forget(state, group if isinstance(group, ClassicGroup) else None)
         end = _EndEviction(state, self.counts, group_id)
         return state.changes.change(group_id, Result(records, effects=(forget, end)))
-
-
-@dataclass(frozen=True, slots=True)
-class _EvictGroup:
-    """The eviction of one group; see `Evictions.evict_now`."""
-
-    evictions: Evictions
-    key: str
-    is_exclusive: ClassVar[bool] = True
-    timer: ClassVar[None] = None
-
-    def decide_in(self, shard: object, now: Now) -> Decision:
-        return self.evictions.evict_now(self.key)
 
 
 @dataclass(frozen=True, slots=True)

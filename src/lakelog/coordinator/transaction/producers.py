@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.requests import complete
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.ids import Decision
-from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
-from lakelog.coordinator.transaction.requests import Request
+from lakelog.coordinator.transaction.requests import NewProducerId, Request
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.sink.commit_sets import refuse_sink
 from lakelog.coordinator.transaction.state import (
@@ -97,11 +95,15 @@ class InitialiseProducer(Request):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class AddPartitions(Request):
-    """AddPartitionsToTxn: the partitions join the transaction, which may begin."""
+    """AddPartitionsToTxn: the partitions join the transaction, which may begin.
+
+    by_partition: whether the reply has a code for each partition.
+    """
 
     producer: Producer
     partitions: list[TopicPartition]
     version: TransactionVersion
+    by_partition: bool = False
 
     def decide(self, shard: TransactionShard, now: Now) -> Decision:
         """Raise `KafkaError` for a request that must not write, or does not fit.
@@ -109,22 +111,20 @@ class AddPartitions(Request):
         The code is INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or
         POLICY_VIOLATION.
         """
+        reply = self._reply(ErrorCode.NONE)
         id_state = shard.ids.find_adding(self.key)
         step = with_partitions(id_state, self.producer, self.partitions, self.version, now.wall_ms)
         if step.part is not None:
             shard.sinks.check_writable(self.key)
         if step is id_state.current and step is shard.transactions[self.key]:
-            return Result(reply=ErrorCode.NONE)
-        return shard.ids.step(now, self.key, step, ErrorCode.NONE, by_client=True)
+            return Result(reply=reply)
+        return shard.ids.step(now, self.key, step, reply, by_client=True)
 
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(self._reply(code))
 
-class VerifyAdding(AddPartitions):
-    """The same for the first batches in partitions; replies with the code of each partition."""
-
-    __slots__ = ()
-
-    def answer(self, reply: ErrorCode) -> None:
-        complete(self.future, dict.fromkeys(self.partitions, reply))
+    def _reply(self, code: ErrorCode) -> ErrorCode | dict[TopicPartition, ErrorCode]:
+        return dict.fromkeys(self.partitions, code) if self.by_partition else code
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -151,21 +151,13 @@ class EndTransaction(Request):
         step, producer = ended(id_state, self.end, now.wall_ms, self.producer_id)
         if producer is None:
             return Result(need=NewProducerId())
-        reply = ProducerReply(ErrorCode.NONE, *producer)
+        reply = EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
         if step is None:
             return Result(reply=reply)
         return shard.ids.step(now, self.key, step, reply)
 
-    def answer(self, reply: ProducerReply) -> None:
-        response = EndTxnResponse(
-            error_code=fenced_code(reply.code, self.version),
-            producer_id=reply.producer_id,
-            producer_epoch=reply.producer_epoch,
-        )
-        complete(self.future, response)
-
     def refuse(self, code: ErrorCode) -> None:
-        self.answer(ProducerReply(code))
+        self.answer(EndTxnResponse(error_code=fenced_code(code, self.version)))
 
 
 def verify(

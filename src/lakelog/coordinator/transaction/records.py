@@ -25,7 +25,7 @@ from lakelog.coordinator.transaction.state import (
 from lakelog.protocol.api import OWN_TAGS
 from lakelog.protocol.commit_sets import SinkParent
 from lakelog.wire.codec import decode, encode
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import (
     Buffer,
     Message,

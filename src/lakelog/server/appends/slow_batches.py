@@ -23,8 +23,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.records.batch import BatchHeader
-from lakelog.records.errors import CorruptRecord, RecordsTooLarge
+from lakelog.records.batch import BatchHeader, CorruptRecord, RecordsTooLarge
 from lakelog.replica.topic_rules import recompressed_slowly
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.storage.reading.timestamps import Search, TimestampOffset, Work

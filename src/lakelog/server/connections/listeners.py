@@ -21,9 +21,14 @@ from lakelog.server.connections.receive_buffer import RequestMemory
 from lakelog.server.connections.request_budget import RequestBudget
 from lakelog.server.connections.request_sink import RequestSink
 from lakelog.server.connections.session import ClientSession
-from lakelog.server.environment import Environment
-from lakelog.server.event_log.rate_limited import ClosingLog
-from lakelog.server.options import ListenError, ServeOptions, StartError, is_every_interface
+from lakelog.server.log_limits import ClosingLog
+from lakelog.server.options import (
+    Environment,
+    ListenError,
+    ServeOptions,
+    StartError,
+    is_every_interface,
+)
 
 _UNREAD = "unread responses take more than 256 MiB"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.records.batch import HEADER_SIZE
 from lakelog.runtime.api import Buffer, Socket
-from lakelog.server.auth.authentication import Authentication
+from lakelog.server.authentication import Authentication
 
 
 class ClientSession:

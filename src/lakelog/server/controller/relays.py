@@ -21,11 +21,11 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.log import MetadataLog
 from lakelog.protocol.brokers import AlterPartitionRequest
 from lakelog.runtime.api import Clock, Tasks, complete, pause
-from lakelog.server.auth.principal import Principal, is_broker
+from lakelog.server.authentication import Principal, is_broker
 from lakelog.server.inter_broker.exchange import PeerError, PeerTimedOutError, PeerUnsupportedError
 from lakelog.server.inter_broker.peer import Peer
 from lakelog.server.inter_broker.silence import Silence
-from lakelog.server.requests.error_codes import codes_in
+from lakelog.server.requests.metrics import codes_in
 from lakelog.wire.schema import Message
 
 ATTEMPT_S = 10.0

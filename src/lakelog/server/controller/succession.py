@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lakelog.base.errors import KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.store.api import ControllerTerm

@@ -16,11 +16,10 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.coordinator.transaction.hanging import Verdict, end_marker, find_hanging, judge
-from lakelog.coordinator.transaction.markers import Marker
 from lakelog.coordinator.transaction.state import OpenTransaction
 from lakelog.protocol.transactions import DescribedTransaction
 from lakelog.replica.partition import Partition

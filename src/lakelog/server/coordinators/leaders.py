@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.transaction.markers import Marker, MarkerWriter
+from lakelog.coordinator.transaction.endings import Marker, MarkerWriter
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.transactions import (
     WritableTxnMarker,
@@ -72,7 +72,11 @@ class PartitionLeaders:
         return await peer.request(message, timeout_s=self._timeout_s)
 
 
-_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_RETRIED = dict.fromkeys(
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID),
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+"""Retriable codes for the errors of a leader that does not know the partition yet."""
 
 
 class ClusterMarkers:
@@ -110,10 +114,12 @@ class ClusterMarkers:
             )
             sent.append((leader_markers, sending))
         if own:
-            codes.update(zip(own, map(_retried, await self._local.write(own)), strict=True))
+            answers = await self._local.write(own)
+            codes.update(zip(own, map(_RETRIED.get, answers, answers), strict=True))
         for leader_markers, sending in sent:
-            codes.update(zip(leader_markers, map(_retried, await sending), strict=True))
-        return [codes[marker] for marker in markers]
+            answers = await sending
+            codes.update(zip(leader_markers, map(_RETRIED.get, answers, answers), strict=True))
+        return list(map(codes.__getitem__, markers))
 
     async def _send(self, leader: int, markers: list[Marker]) -> list[ErrorCode]:
         """Have another broker write the markers; return one code for each."""
@@ -130,11 +136,6 @@ class ClusterMarkers:
             )
             for marker in markers
         ]
-
-
-def _retried(code: ErrorCode) -> ErrorCode:
-    """Return a retriable code for a leader that does not know the partition yet."""
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _UNKNOWN else code
 
 
 def _request(markers: list[Marker]) -> WriteTxnMarkersRequest:

@@ -25,7 +25,7 @@ from enum import Enum, auto
 from typing import Any
 
 from lakelog.base.errors import KafkaError
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.errors import MetadataError
@@ -182,9 +182,8 @@ class Lease:
         """When another broker knew a later leader; older questions count no more."""
         self._running: Sequence[Any] = ()
 
-    @property
     def holds(self) -> bool:
-        """Whether no other broker can have taken the place of this one."""
+        """Return whether no other broker can have taken the place of this one."""
         return self._clock.monotonic() < self._until
 
     def start(self) -> None:

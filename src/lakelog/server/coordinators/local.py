@@ -20,12 +20,12 @@ from lakelog.base.events import event
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
-from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from lakelog.coordinator.transaction.ids import TransactionConfig
 from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import PartitionRecord, Record, TopicRecord, TopicRemoved
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
@@ -36,11 +36,11 @@ from lakelog.server.coordinators.lease import LaterLeaders, Lease
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.partition_log import ClusterProducerLogs, LocalPartitionLogs
 from lakelog.server.coordinators.verification import ClusterVerification, KnownTransactions
-from lakelog.server.event_log.rate_limited import RefusedJoins
 from lakelog.server.inter_broker.peer import Peer
+from lakelog.server.log_limits import RefusedJoins
 from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.stored_checks import StoredChecks
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 ReserveBlock = Callable[[], Awaitable[range]]
 
@@ -158,7 +158,7 @@ class Coordinators:
             clock,
             tasks,
         )
-        logs = partial(LocalPartitionLogs, is_current=lambda: self.is_current)
+        logs = partial(LocalPartitionLogs, is_current=self._lease.holds)
         self._is_open = False
         """Whether partitions are loaded as soon as this broker leads them."""
         self.groups = GroupCoordinator(
@@ -203,7 +203,7 @@ class Coordinators:
     @property
     def is_current(self) -> bool:
         """Whether no other broker can have taken the place of this one."""
-        return self._lease.holds
+        return self._lease.holds()
 
     async def load(self, image: MetadataImage) -> None:
         """Load all led partitions, and end hanging transactions before clients can write.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
-from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory

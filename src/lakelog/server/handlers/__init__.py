@@ -1,5 +1,6 @@
-"""One module per API: `handle` answers its requests, and `API` declares how it is served.
+"""One module per family of APIs, as in `lakelog.protocol`.
 
-Start with `heartbeat`, the shortest. `routes` imports every module of this package, so helpers that
-several handlers need are in other packages. Handlers do not import each other.
+The function of an API has the API's name, and `APIS` declares how each API is served. Start with
+`group_members`, the shortest. `routes` imports every module of this package, so helpers that
+several families need are in other packages. Handlers do not import each other.
 """

@@ -1,8 +1,4 @@
-"""Metadata (3): returns brokers, topics, partitions and their leaders.
-
-A topic that does not exist is created if both the request and `auto.create.topics.enable` allow it.
-The response describes the new topic, so that a client need not ask again.
-"""
+"""Brokers, topics, partitions and their leaders, for clients."""
 
 from __future__ import annotations
 
@@ -15,6 +11,11 @@ from lakelog.metadata.controller.topics import check_topic_name
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import TopicImage
 from lakelog.protocol.metadata import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
@@ -24,7 +25,7 @@ from lakelog.protocol.metadata import (
 from lakelog.server.broker import Broker, Node
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
-from lakelog.server.topics.availability import Availability
+from lakelog.server.topics.responses import Availability
 from lakelog.server.topics.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
@@ -38,9 +39,14 @@ _NO_LEASE = -1
 _NO_CONTROLLER = -1
 
 
-def handle(
+def metadata(
     broker: Broker, context: Context, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse] | Deferred:
+    """Metadata (3): returns brokers, topics, partitions and their leaders.
+
+    A topic that does not exist is created if both the request and `auto.create.topics.enable` allow
+    it. The response describes the new topic, so that a client need not ask again.
+    """
     if request.lease_of != _NO_LEASE:
         # An earlier version takes this answer for a lease only if it names the controller. Leases
         # are granted by BrokerHeartbeat.
@@ -54,9 +60,6 @@ def handle(
     if missing:
         return _create_first(broker, context, request, references, missing)
     return _response(broker, context, request, references, {})
-
-
-API = ServedApi(MetadataRequest, handle, done="By name and by id, with creation of topics.")
 
 
 def _asks_for_all(request: MetadataRequest, version: int) -> bool:
@@ -241,3 +244,98 @@ def _partition(
         isr_nodes=list(partition.isr),
         offline_replicas=availability.offline_replicas(topic_id, partition),
     )
+
+
+def describe_topic_partitions(
+    broker: Broker, context: Context, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """DescribeTopicPartitions (75): returns topics in the order of names, by pages (KIP-966).
+
+    A page ends after the requested number of partitions, or at `max.request.partition.size.limit`;
+    its cursor is the start of the next page.
+    """
+    start = request.cursor or Cursor(topic_name="", partition_index=0)
+    asked = {topic.name for topic in request.topics}
+    if start.partition_index < 0 or (request.cursor and asked and start.topic_name not in asked):
+        return _refused_page(request, ErrorCode.INVALID_REQUEST)
+    limit = broker.config.get_int("max.request.partition.size.limit")
+    capacity = max(min(limit, request.response_partition_limit), 1)
+    response = DescribeTopicPartitionsResponse()
+    availability = Availability.of(broker.node_id, broker.image, broker.partitions)
+    for name in _names(broker, asked, start):
+        if not capacity:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        first = start.partition_index if name == start.topic_name else 0
+        topic = broker.image.topic(name)
+        if topic is None:
+            absent = DescribeTopicPartitionsResponseTopic(
+                error_code=_missing(name), name=name, topic_authorized_operations=TOPIC_OPERATIONS
+            )
+            response.topics.append(absent)
+            continue
+        last = min(first + capacity, len(topic))
+        response.topics.append(_page_topic(topic, range(first, last), availability))
+        capacity -= max(last - first, 0)
+        if last < len(topic):
+            response.next_cursor = Cursor(topic_name=name, partition_index=last)
+            break
+    return response
+
+
+def _names(broker: Broker, asked: set[str], start: Cursor) -> list[str]:
+    names = asked or set(broker.image.topic_ids)
+    return sorted(name for name in names if name >= start.topic_name)
+
+
+def _page_topic(
+    topic: TopicImage, numbers: range, availability: Availability
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _page_partition(topic.topic_id, topic.partitions[number], availability)
+            for number in numbers
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _page_partition(
+    topic_id: bytes, partition: PartitionImage, availability: Availability
+) -> DescribeTopicPartitionsResponsePartition:
+    leader, error = availability.leader(topic_id, partition)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=error,
+        partition_index=partition.partition,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=availability.offline_replicas(topic_id, partition),
+    )
+
+
+def _refused_page(
+    request: DescribeTopicPartitionsRequest, code: ErrorCode
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
+            for topic in request.topics
+        ]
+    )
+
+
+APIS = (
+    ServedApi(MetadataRequest, metadata, done="By name and by id, with creation of topics."),
+    ServedApi(
+        DescribeTopicPartitionsRequest,
+        describe_topic_partitions,
+        done="Pages with cursors and limits, eligible leader replicas.",
+    ),
+)

@@ -1,13 +1,4 @@
-"""Produce (0): appends one record batch per partition and answers with its offsets.
-
-Batches are checked and patched where they lie in the receive buffer and written with one call.
-With `acks=0` there is no response; an error closes the connection. With `durability=fsync`, the
-response waits for the flush that commits the batch.
-
-A batch that begins a transaction in a partition waits until the transaction's coordinator has
-verified it (`appends.transaction_verification`). It is copied for that, and later requests of its
-connection wait with it. If a marker voids the answer, the coordinator is asked again.
-"""
+"""Produce: batches of records are appended to partitions."""
 
 from __future__ import annotations
 
@@ -51,13 +42,22 @@ _VERIFIED_AGAIN_MAX = 3
 """Times for one batch. Each time, a marker of its producer was written in the meantime."""
 
 
-def handle(
+def produce(
     broker: Broker, context: Context, request: ProduceRequest
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
-    """Append the batches, at once if possible.
+    """Produce (0): appends one record batch per partition and answers with its offsets.
 
-    Errors are codes of partitions in the response. Raises `ProtocolViolation` for an error with
-    `acks=0`, in the returned coroutine if the append had to wait.
+    Batches are checked and patched where they lie in the receive buffer and written with one call.
+    With `acks=0` there is no response; an error closes the connection. With `durability=fsync`, the
+    response waits for the flush that commits the batch.
+
+    A batch that begins a transaction in a partition waits until the transaction's coordinator has
+    verified it (`appends.transaction_verification`). It is copied for that, and later requests of
+    its connection wait with it. If a marker voids the answer, the coordinator is asked again.
+
+    The batches are appended at once if possible. Errors are codes of partitions in the response.
+    Raises `ProtocolViolation` for an error with `acks=0`, in the returned coroutine if the append
+    had to wait.
     """
     if request.transactional_id is None:
         return _produce(broker, context, request, None, _request_error(request))
@@ -83,19 +83,6 @@ def refuse(
     shows the client that its records are lost, as in Kafka.
     """
     return _produce(broker, context, request, None, KafkaError(code))
-
-
-API = ServedApi(
-    ProduceRequest,
-    handle,
-    done="acks 0, 1 and all; idempotent and transactional producers; errors per record.",
-    missing="Versions 0 to 2 are advertised for old librdkafka but close the connection.",
-    in_place=True,
-    cache_request=cache_request,
-    refuse=refuse,
-    counts_errors=True,
-    advertised="0-13",
-)
 
 
 def _verifies(broker: Broker, version: int) -> bool:
@@ -401,3 +388,18 @@ def _check_unanswered(responses: list[TopicProduceResponse]) -> None:
                     f"Produce with acks=0 to partition {result.index} failed with "
                     f"{ErrorCode(result.error_code).name}"
                 )
+
+
+APIS = (
+    ServedApi(
+        ProduceRequest,
+        produce,
+        done="acks 0, 1 and all; idempotent and transactional producers; errors per record.",
+        missing="Versions 0 to 2 are advertised for old librdkafka but close the connection.",
+        in_place=True,
+        cache_request=cache_request,
+        refuse=refuse,
+        counts_errors=True,
+        advertised="0-13",
+    ),
+)

@@ -14,7 +14,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.network_client import Identity, NetworkClient, NetworkClientError
 from lakelog.runtime.api import Clock, Net, Random, Socket, Tasks, Timer
-from lakelog.server.auth.broker_proof import NONCE_BYTES, Ends, Process, prove
+from lakelog.server.authentication import NONCE_BYTES, Ends, Process, prove
 from lakelog.server.inter_broker.exchange import (
     DEFAULT_LIMITS,
     BackOff,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 
 NONE = -1
 """The number of no denial."""
@@ -21,7 +21,6 @@ _COUNTS_FOR = 0.4
 """Part of a session for which a report counts."""
 _FENCED_AFTER = 0.6
 """Part of a session. A broker counts as not answering after the rest of it."""
-"""Part of a session for which a broker has to be reached before it is unfenced."""
 
 
 @dataclass(slots=True)
@@ -216,7 +215,8 @@ _CALLED_WITHIN = 0.6
 """Part of a session after which a broker that answers, and does not call, is not reached either: it
 misses one call, and the next one after its connection was broken."""
 _STEADY = 0.5
-"""Part of a session for which a broker has to be seen after it was unseen for a session."""
+"""Part of a session for which a broker has to be reached before it is unfenced, and to be seen after
+it was unseen for a session."""
 LEASE_PERCENT = 60
 """For how long an answer of the controller extends the lease of coordinators, in percent of a
 session: for all regular calls in that time but one to be lost."""

@@ -24,14 +24,12 @@ from functools import partial
 from typing import Any
 
 from lakelog.base.endpoint import Endpoint
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.metadata.image import MetadataImage
 from lakelog.network_client import Identity
 from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Timer, complete, pause
-from lakelog.server.auth.broker_proof import Process
-from lakelog.server.event_log.rate_limited import PeerLog
+from lakelog.server.authentication import Process
 from lakelog.server.inter_broker.exchange import (
     DEFAULT_LIMITS,
     PeerError,
@@ -41,6 +39,7 @@ from lakelog.server.inter_broker.exchange import (
 from lakelog.server.inter_broker.peer import Peer, Peers, PeerSeams
 from lakelog.server.inter_broker.reachable_brokers import FailedBrokers, ReachableBrokers
 from lakelog.server.inter_broker.silence import LEASE_PERCENT, NONE, Silence
+from lakelog.server.log_limits import PeerLog
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask, event
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.failing_task import FailingTask
+from lakelog.base.events import FailingTask
 from lakelog.protocol.fetch import (
     FetchRequest,
     FetchResponse,
@@ -20,11 +20,11 @@ from lakelog.protocol.fetch import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.batch import CorruptRecord
 from lakelog.replica.partition import Partition
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks, complete, pause
-from lakelog.server.event_log.replication import FetchFailures
+from lakelog.server.event_log import FetchFailures
 from lakelog.server.inter_broker.exchange import PeerError
 from lakelog.server.replication.flush_wait import being_flushed, flushed
 from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, LeaderSession

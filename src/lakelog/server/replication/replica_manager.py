@@ -12,8 +12,7 @@ from lakelog.replica.purgatory import Purgatory
 from lakelog.replica.role import NO_ROLE, Role
 from lakelog.server.controller.control_plane import ControlPlane
 from lakelog.server.data_folder import DataFolder
-from lakelog.server.environment import Environment
-from lakelog.server.options import ServeOptions
+from lakelog.server.options import Environment, ServeOptions
 from lakelog.server.replication.isr_manager import IsrManager
 from lakelog.server.replication.replica_fetcher import ReplicaFetcher, ReplicaFetcherManager
 from lakelog.server.topics.durable_topics import DurableTopics

@@ -40,8 +40,8 @@ from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.waiting import WaitingRequests
 from lakelog.wire.codec import decode_prefix
-from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_request_header
+from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Message
 from lakelog.wire.shapes import Versions
 

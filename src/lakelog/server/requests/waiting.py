@@ -12,11 +12,10 @@ from __future__ import annotations
 from lakelog.base.memory_budget import Share
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import SharedLimit
-from lakelog.server.event_log.rate_limited import ClosingLog
+from lakelog.server.log_limits import ClosingLog
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.metrics import RequestMetrics
-from lakelog.wire.elements import count_elements
-from lakelog.wire.schema import Message
+from lakelog.wire.schema import Message, count_elements
 
 ELEMENT_BYTES = 512
 """Bytes of one array element at most, decoded and with the objects that its handler makes."""

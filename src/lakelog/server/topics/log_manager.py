@@ -23,9 +23,8 @@ from typing import TypeVar
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.errors import KafkaError
+from lakelog.base.errors import KafkaError, is_shortage
 from lakelog.base.events import event
-from lakelog.base.shortage import is_shortage
 from lakelog.metadata.failover import AT_START, NO_LEADER, Failure, PartitionImage
 from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.records import (

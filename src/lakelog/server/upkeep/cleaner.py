@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.errors import is_shortage
 from lakelog.base.events import event
-from lakelog.base.shortage import is_shortage
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.api import Child, Clock, Processes, Tasks, Timer

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from lakelog.base.shortage import is_shortage
+from lakelog.base.errors import is_shortage
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk, become_helper, raise_descriptor_limit
 from lakelog.storage.compaction.clean import compact

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 
+from lakelog.base.errors import NO_SPACE
 from lakelog.base.events import event
-from lakelog.base.shortage import NO_SPACE
 from lakelog.spark.archive.engine import Engine, EngineEndedError, Query, QueryFailedError
 from lakelog.tables.archive.commit import SyncProgress, state_of
 from lakelog.tables.archive.dead_letters import SUFFIX

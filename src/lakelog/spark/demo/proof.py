@@ -117,7 +117,7 @@ def _lakelog_rows(
 ) -> Iterator[tuple[int, int, bytes | None]]:
     from lakelog.columns.decoding.decode import decode_columns
     from lakelog.tables.topic.client import TopicClient
-    from lakelog.tables.topic.ranges import OffsetRange
+    from lakelog.tables.topic.offsets import OffsetRange
 
     with TopicClient(bootstrap, client_id="lakelog-demo") as client:
         partitions = [(topic, p) for p in client.describe([topic])[topic].partitions]

@@ -17,14 +17,12 @@ from lakelog.spark.source.clients import reading_client
 from lakelog.spark.source.continuation import report_loss
 from lakelog.spark.source.options import SourceOptions
 from lakelog.tables.hybrid.archives import check_log
-from lakelog.tables.hybrid.client import HybridClient
-from lakelog.tables.hybrid.files import ANY_TIME, Times
-from lakelog.tables.hybrid.plan import PlannedRange, plan_ranges
-from lakelog.tables.hybrid.reading import HybridReading
+from lakelog.tables.hybrid.client import HybridClient, HybridReading
+from lakelog.tables.hybrid.files import ANY_TIME, PlannedRange, Times, plan_ranges
 from lakelog.tables.hybrid.rows import ArchivedRows
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 from lakelog.tables.topic.rows import ArrowRows
 
 if TYPE_CHECKING:

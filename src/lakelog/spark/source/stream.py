@@ -26,15 +26,19 @@ from lakelog.base.events import event
 from lakelog.spark.python_processes import without_traceback
 from lakelog.spark.source.batch import RangePartition, plan
 from lakelog.spark.source.clients import open_planner
-from lakelog.spark.source.continuation import Continuation, continue_from
+from lakelog.spark.source.continuation import Continuation, continue_from, find_topics, resolve
 from lakelog.spark.source.hybrid import read_planned
 from lakelog.spark.source.identity import Identity
 from lakelog.spark.source.options import Boundary, Pace, SourceOptions, waiting_offsets
-from lakelog.spark.source.positions import find_topics, resolve
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import TopicMissingError
-from lakelog.tables.topic.offsets import Offsets, StreamOffset
-from lakelog.tables.topic.ranges import limit_offsets, offsets_in, ranges_between
+from lakelog.tables.topic.offsets import (
+    Offsets,
+    StreamOffset,
+    limit_offsets,
+    offsets_in,
+    ranges_between,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

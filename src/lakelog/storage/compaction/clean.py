@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from lakelog.records.batch import HEADER, MAX_TIMESTAMP, RECORDS_COUNT, BatchHeader, CorruptRecord
 from lakelog.records.record import record_bytes
-from lakelog.runtime.api import Disk
+from lakelog.runtime.api import Buffer, Disk
 from lakelog.storage.compaction.files import CleanedSegment, SourceFiles, Throttle
 from lakelog.storage.compaction.job import (
     CleanedGroup,
@@ -203,7 +203,7 @@ class _Cleaning:
                 stats.records_written += count
                 self._throttle(len(kept))
 
-    def _filter(self, batch: bytes, header: BatchHeader, is_end: bool) -> bytes | None:
+    def _filter(self, batch: bytes, header: BatchHeader, is_end: bool) -> Buffer | None:
         """Return the cleaned batch, or `None` to drop it. Raises `CorruptRecord`.
 
         is_end: the batch ends the cleaned segment, so at least its header stays. A marker is void
@@ -232,7 +232,7 @@ class _Cleaning:
 
     def _filter_records(
         self, batch: bytes, header: BatchHeader, is_end: bool, expired: bool
-    ) -> bytes | None:
+    ) -> Buffer | None:
         data = self._records(batch, header)
         kept = select_records(
             data,
@@ -253,7 +253,7 @@ class _Cleaning:
             return batch
         return rebuilt(header, data, kept, None)
 
-    def _empty(self, header: BatchHeader, is_end: bool) -> bytes | None:
+    def _empty(self, header: BatchHeader, is_end: bool) -> Buffer | None:
         return emptied(header) if is_end or self._is_last_of_producer(header) else None
 
     def _new_horizon(self) -> int:
@@ -271,6 +271,6 @@ class _Cleaning:
         return header.is_control and header.producer_epoch == last.epoch
 
 
-def _newest_and_count(batch: bytes) -> tuple[int, int]:
+def _newest_and_count(batch: Buffer) -> tuple[int, int]:
     fields = HEADER.unpack_from(batch)
     return (fields[MAX_TIMESTAMP] if fields[RECORDS_COUNT] else -1), fields[RECORDS_COUNT]

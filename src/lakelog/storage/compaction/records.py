@@ -20,20 +20,16 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from lakelog.records import crc
 from lakelog.records.batch import (
     CONTROL,
     DELETE_HORIZON,
-    HEADER,
-    HEADER_SIZE,
-    LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
-    MAGIC,
     TRANSACTIONAL,
     BatchHeader,
+    CorruptRecord,
 )
+from lakelog.records.builder import rewritten
 from lakelog.records.compression import compress
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.flat import flat
 from lakelog.records.record import NULL, read_head
 from lakelog.records.varint import encode_varint, read_varint
@@ -219,7 +215,6 @@ class OffsetMap:
 
 
 _KEPT_WHEN_EMPTY = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
-_CRC_AT = slice(17, 21)
 _NO_TIMESTAMP = -1
 
 
@@ -228,17 +223,17 @@ def delete_horizon(header: BatchHeader) -> int | None:
     return header.base_timestamp if header.has_delete_horizon else None
 
 
-def emptied(header: BatchHeader) -> bytes:
+def emptied(header: BatchHeader) -> bytearray:
     """Return the batch without records, with its offsets, producer and sequence.
 
     The broker needs them to detect a repeated or missing batch of that producer after a restart.
     Source: `DefaultRecordBatch.writeEmptyHeader` of Kafka.
     """
     attributes = header.attributes & _KEPT_WHEN_EMPTY
-    return _assemble(header, attributes, _NO_TIMESTAMP, header.max_timestamp, 0, b"")
+    return rewritten(header, attributes, _NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
 
-def rebuilt(header: BatchHeader, data: bytes, kept: Selection, horizon: int | None) -> bytes:
+def rebuilt(header: BatchHeader, data: bytes, kept: Selection, horizon: int | None) -> bytearray:
     """Return the batch with the `kept` part of its records `data`, compressed as before.
 
     horizon: a new delete horizon in milliseconds since the epoch (KIP-534); `None` to keep the
@@ -258,29 +253,4 @@ def rebuilt(header: BatchHeader, data: bytes, kept: Selection, horizon: int | No
         records = move_timestamps(records, kept.records_count, by_ms, bool(by_broker))
         base = horizon
     content = compress(header.codec, records) if header.codec else records
-    return _assemble(header, attributes, base, newest, kept.records_count, content)
-
-
-def _assemble(
-    header: BatchHeader, attributes: int, base: int, newest: int, count: int, content: bytes
-) -> bytes:
-    batch = bytearray(
-        HEADER.pack(
-            header.base_offset,
-            HEADER_SIZE - LENGTH_OVERHEAD + len(content),
-            header.partition_leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            header.last_offset_delta,
-            base,
-            newest,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            count,
-        )
-    )
-    batch += content
-    batch[_CRC_AT] = crc.crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
-    return bytes(batch)
+    return rewritten(header, attributes, base, newest, kept.records_count, content)

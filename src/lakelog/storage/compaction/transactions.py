@@ -24,9 +24,9 @@ from lakelog.records.batch import (
     PRODUCER_ID,
     TRANSACTIONAL,
     BatchHeader,
+    CorruptRecord,
 )
 from lakelog.records.control import read_marker
-from lakelog.records.errors import CorruptRecord
 from lakelog.runtime.api import Buffer, File
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.segments.txn_index import AbortedTransaction

@@ -23,10 +23,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from lakelog.records.batch import BatchHeader, CorruptRecord
-from lakelog.records.errors import RecordsTooLarge
-from lakelog.records.heads import iter_heads
-from lakelog.records.record import record_view
+from lakelog.records.batch import BatchHeader, CorruptRecord, RecordsTooLarge
+from lakelog.records.record import iter_heads, record_view
 from lakelog.runtime.api import File
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog

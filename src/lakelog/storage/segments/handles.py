@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lakelog.base.shortage import lacks_descriptors
+from lakelog.base.errors import lacks_descriptors
 from lakelog.runtime.api import Disk, File
 from lakelog.storage.segments.txn_index import AbortedTransaction
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import overload
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.shortage import is_shortage
+from lakelog.base.errors import is_shortage
 from lakelog.runtime.api import Disk, File
 from lakelog.storage.files import DELETED, SEGMENT_SUFFIXES, file_name, remove_if_exists
 from lakelog.storage.segments.handles import HandleCache

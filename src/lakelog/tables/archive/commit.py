@@ -29,8 +29,8 @@ from lakelog.tables.archive.history import (
     before_extents,
     record,
 )
-from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import (
+    ArchiveJob,
     Extent,
     ForeignTableError,
     Progress,
@@ -49,7 +49,7 @@ from lakelog.tables.iceberg.catalog import (
     CatalogUnwritableError,
     raise_if_unwritable,
 )
-from lakelog.tables.iceberg.commit_lock import attempts, locked_for_commit
+from lakelog.tables.iceberg.exchange import attempts, locked_for_commit
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.warehouse import WarehouseFullError

@@ -30,8 +30,8 @@ from lakelog.tables.archive.progress import Extent, Progress, archived_topic_ids
 from lakelog.tables.archive.task_files import DEAD_LETTER_SCHEMA
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
-from lakelog.tables.iceberg.commit_lock import attempts, locked_for_commit
 from lakelog.tables.iceberg.data_file import data_file, open_input
+from lakelog.tables.iceberg.exchange import attempts, locked_for_commit
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import ensure_table

@@ -15,8 +15,8 @@ from functools import partial
 import pyarrow as pa
 
 from lakelog.base.events import event
-from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.planner import lost_before
+from lakelog.tables.archive.progress import ArchiveJob
 from lakelog.tables.archive.refusals import KEY, OnBadRecord, Refusals, RefusedRecord, stop
 from lakelog.tables.archive.row_filter import RowFilter
 from lakelog.tables.archive.task_files import PARTITIONS_MAX, DeadLetterFile, RowFiles
@@ -26,10 +26,9 @@ from lakelog.tables.registry.schemas import Schemas, SubjectVersion, schemas_of
 from lakelog.tables.registry.values import RegistryFitter, registered_shapes
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, RecordsRemovedError
-from lakelog.tables.topic.ranges import OffsetRange
-from lakelog.tables.topic.reading import OnLoss, Reading
-from lakelog.tables.typed.rows import TypedRows, data_type, untyped
-from lakelog.tables.typed.sampling import BatchSource, sampled_shape
+from lakelog.tables.topic.offsets import OffsetRange
+from lakelog.tables.topic.rows import OnLoss, Reading
+from lakelog.tables.typed.rows import BatchSource, TypedRows, data_type, sampled_shape, untyped
 from lakelog.tables.typed.shapes import Shape
 
 _HINT = (

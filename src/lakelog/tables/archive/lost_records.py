@@ -34,16 +34,14 @@ from lakelog.tables.archive.dead_letters import (
 )
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.history import agreed_progress
-from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.progress import Extent, Progress
+from lakelog.tables.archive.progress import ArchiveJob, Extent, Progress
 from lakelog.tables.archive.refusals import BAD_TIMESTAMP, OnBadRecord, RefusedCount
 from lakelog.tables.archive.task_files import RowFiles
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.data_file import open_input
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
-from lakelog.tables.iceberg.partition_spec import terms_of
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
-from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.iceberg.table import load_for_commit, terms_of
 from lakelog.tables.topic.divergence import Divergence
 
 _FIELD_ID = b"PARQUET:field_id"

@@ -22,7 +22,6 @@ from lakelog.tables.archive.history import (
     record,
     recorded_progress,
 )
-from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.lost_records import (
     LOST_TAG,
     LostRange,
@@ -35,6 +34,7 @@ from lakelog.tables.archive.lost_records import (
 from lakelog.tables.archive.planner import first_extents, lost_before
 from lakelog.tables.archive.progress import (
     UNKNOWN,
+    ArchiveJob,
     Extent,
     Progress,
     ProgressConflictError,

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from lakelog.client.consumer.batches import Batch, DamagedHeader
 from lakelog.columns.decoding.groups import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS
+from lakelog.records.batch import CorruptRecord
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import Record, decode_records
 from lakelog.tables.archive.refusals import BAD_TIMESTAMP, Refuse, RefusedRecord
 from lakelog.tables.topic.errors import BadRecordError
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 from lakelog.tables.topic.rows import ArrowRows
 
 _RAW_TIMESTAMP = "rawTimestamp"

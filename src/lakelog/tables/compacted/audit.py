@@ -16,12 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from lakelog.tables.compacted.backlog import Spill, backlog, take
-from lakelog.tables.compacted.merge import BucketMerge, fitted, last_of_partitions
-from lakelog.tables.compacted.progress import CompactedTableError
-from lakelog.tables.compacted.table import agreed
+from lakelog.tables.compacted.backlog import (
+    BucketMerge,
+    Spill,
+    backlog,
+    fitted,
+    last_of_partitions,
+    take,
+)
+from lakelog.tables.compacted.table import CompactedTableError, agreed, bucket_numbers, buckets_of
 from lakelog.tables.hybrid.archives import TopicArchive, reload
-from lakelog.tables.iceberg.buckets import bucket_numbers, buckets_of
 from lakelog.tables.typed.columns import own_schema
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakelog.base.shortage import NO_SPACE
+from lakelog.base.errors import NO_SPACE
 from lakelog.tables.iceberg.warehouse import CATALOG_NAME, WarehouseFullError
 
 _RETRIES = 5

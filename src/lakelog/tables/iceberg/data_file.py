@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from lakelog.base.shortage import NO_SPACE
+from lakelog.base.errors import NO_SPACE
 from lakelog.tables.iceberg.warehouse import WarehouseFullError, is_remote
 
 _UNWRITABLE = (

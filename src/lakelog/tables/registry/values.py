@@ -14,13 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
-from lakelog.tables.registry.errors import SchemaMissingError, UnreadableValueError
-from lakelog.tables.registry.schema_id import VALUE_HEADER, SchemaId, header_in, split
+from lakelog.tables.registry.client import (
+    VALUE_HEADER,
+    SchemaId,
+    SchemaMissingError,
+    UnreadableValueError,
+    header_in,
+    split,
+)
 from lakelog.tables.registry.schemas import Schemas, SubjectVersion
 from lakelog.tables.topic.errors import BadRecordError
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 from lakelog.tables.typed.fitting import Reader, rescued_text
-from lakelog.tables.typed.sampling import BatchSource, sampled_rows
+from lakelog.tables.typed.rows import BatchSource, sampled_rows
 from lakelog.tables.typed.shapes import Shape
 
 ERROR = "$error"

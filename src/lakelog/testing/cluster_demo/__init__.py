@@ -1,4 +1,4 @@
 """`make demo-cluster`: three brokers over ZooKeeper lose processes under load, and no record.
 
-`demo.py` is the story, `load.py` the producer, `proof.py` measures and checks it.
+`demo.py` is the story, `load.py` the producer and its proof.
 """

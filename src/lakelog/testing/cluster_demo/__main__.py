@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from lakelog.cli.local_cluster.ensemble import EnsembleError
-from lakelog.testing.broker_process import BrokerError
+from lakelog.testing.brokers import BrokerError
 from lakelog.testing.cluster_demo.demo import run_demo
 
 

@@ -14,10 +14,15 @@ from pathlib import Path
 
 from lakelog.base.errors import KafkaError
 from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
-from lakelog.testing.broker_cluster import Cluster, cluster
-from lakelog.testing.broker_process import BrokerError, Setting
-from lakelog.testing.cluster_demo.load import Load, stored_records
-from lakelog.testing.cluster_demo.proof import Fault, examine, longest_gap, table
+from lakelog.testing.brokers import BrokerError, Cluster, Setting, cluster
+from lakelog.testing.cluster_demo.load import (
+    Fault,
+    Load,
+    examine,
+    longest_gap,
+    stored_records,
+    table,
+)
 
 TOPIC, PARTITIONS = "demo", 6
 _STEADY_S = 3.0

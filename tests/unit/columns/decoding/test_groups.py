@@ -6,10 +6,9 @@ import pytest
 
 from lakelog.columns.decoding import groups
 from lakelog.columns.decoding.groups import group_batches, header_rows
-from lakelog.records.batch import BatchHeader, read_header
+from lakelog.records.batch import BatchHeader, CorruptRecord, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
-from lakelog.records.errors import CorruptRecord
 
 NO_LIMIT = 1 << 30
 

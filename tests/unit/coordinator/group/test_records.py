@@ -14,7 +14,7 @@ from lakelog.coordinator.group.records import (
     encode_record,
 )
 from lakelog.wire.codec import encode
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 KEY = OffsetCommitKey(group="g", topic="t", partition=3)
 

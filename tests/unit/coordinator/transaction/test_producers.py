@@ -10,7 +10,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction import transitions
 from lakelog.coordinator.transaction.coordinator import PartitionCodes
-from lakelog.coordinator.transaction.producers import EndTransaction, ProducerReply, fenced_code
+from lakelog.coordinator.transaction.producers import EndTransaction, fenced_code
 from lakelog.coordinator.transaction.state import TransactionVersion
 from lakelog.coordinator.transaction.transitions import End
 from lakelog.protocol.transactions import EndTxnResponse
@@ -117,10 +117,3 @@ def test_a_fenced_producer_gets_the_code_of_its_version(version: int, code: Erro
     future = Future[EndTxnResponse]()
     _end(future, version).refuse(ErrorCode.PRODUCER_FENCED)
     assert future.result().error_code == code
-
-
-def test_the_response_has_the_producer_of_the_next_transaction() -> None:
-    future = Future[EndTxnResponse]()
-    _end(future, 5).answer(ProducerReply(ErrorCode.NONE, 7, 3))
-    response = future.result()
-    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 7, 3)

@@ -18,7 +18,7 @@ from lakelog.coordinator.transaction.state import (
     TransactionVersion,
 )
 from lakelog.wire.codec import encode
-from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import WireError
 
 EMPTY = Transaction(
     producer_id=7, producer_epoch=3, timeout_ms=60_000, last_update_ms=99, previous_producer_id=7

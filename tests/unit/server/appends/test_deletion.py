@@ -14,7 +14,8 @@ from lakelog.protocol.topics import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from lakelog.server.handlers import delete_records, fetch
+from lakelog.server.handlers.fetch import fetch
+from lakelog.server.handlers.topics import delete_records
 from lakelog.server.replication.leader_session import LeaderSession
 from memory_broker import Asked, MemoryBroker
 from replica_pair import EPOCH, FETCH, FOLLOWER, LEADER, ReplicaPair
@@ -36,7 +37,7 @@ class Deleting(ReplicaPair):
     def fetch(self) -> None:
         request = self._session.request(EPOCH, 0.0)
         assert request is not None
-        response = self.broker.ask(fetch.handle, request, FETCH, sender=FOLLOWER)
+        response = self.broker.ask(fetch, request, FETCH, sender=FOLLOWER)
         for partition, position, data in self._session.on_response(response):
             assert not data.error_code
             records = memoryview(data.records or b"")
@@ -52,7 +53,7 @@ class Deleting(ReplicaPair):
         entry = DeleteRecordsPartition(partition_index=0, offset=offset)
         topic = DeleteRecordsTopic(name="t", partitions=[entry])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
-        asked: Asked[DeleteRecordsResponse] = self.broker.start(delete_records.handle, request, 2)
+        asked: Asked[DeleteRecordsResponse] = self.broker.start(delete_records, request, 2)
         self.broker.pass_time(0.1)
         return asked
 

@@ -22,8 +22,7 @@ from lakelog.protocol.brokers import (
     BrokerHeartbeatRequest,
 )
 from lakelog.protocol.topics import CreateTopicsRequest, CreateTopicsResponse
-from lakelog.server.auth.broker_proof import Process
-from lakelog.server.auth.principal import ANONYMOUS, Principal, broker_principal
+from lakelog.server.authentication import ANONYMOUS, Principal, Process, broker_principal
 from lakelog.server.controller.relays import DIRECT, Relays, may_be_done
 from lakelog.server.inter_broker.exchange import (
     PeerBusyError,

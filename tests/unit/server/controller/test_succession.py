@@ -13,7 +13,7 @@ from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.store.api import ControllerTerm
 from lakelog.protocol.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.controller.succession import NO_TERM, Presence, Succession
 from lakelog.server.inter_broker.exchange import PeerDisconnectedError, PeerTimedOutError
 from lakelog.server.inter_broker.silence import Silence

@@ -90,7 +90,7 @@ def test_a_marker_that_finds_no_space_is_tried_again(
     refusals = iter([True] * 6)
     append_marker = Log.append_marker
 
-    def full_at_first(log: Log, *arguments: Any, **named: Any) -> int:
+    def full_at_first(log: Log, *arguments: Any, **named: Any) -> tuple[int, int]:
         if next(refusals, False):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return append_marker(log, *arguments, **named)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.endings import Marker
 from lakelog.protocol.connections import ApiVersionsRequest
 from lakelog.protocol.transactions import (
     EndTxnRequest,
@@ -16,7 +16,7 @@ from lakelog.protocol.transactions import (
     WriteTxnMarkersResponse,
 )
 from lakelog.server.coordinators.leaders import ClusterMarkers, PartitionLeaders
-from lakelog.server.handlers import end_txn
+from lakelog.server.handlers.transactions import end_txn
 from lakelog.server.inter_broker.exchange import PeerDisconnectedError, PeerTimedOutError
 from memory_broker import MemoryBroker
 from memory_clients import add_partition, init_producer
@@ -193,7 +193,7 @@ def test_a_marker_is_repeated_until_its_leader_has_it(
         producer_epoch=producer.epoch,
         committed=True,
     )
-    assert world.ask(end_txn.handle, request, 4).error_code == E.NONE
+    assert world.ask(end_txn, request, 4).error_code == E.NONE
     world.pass_time(60)
     count = len(other.requests)
     assert 20 < count < 100, "with pauses of up to a second"
@@ -219,7 +219,7 @@ def test_a_transaction_of_a_deleted_topic_is_complete(
         producer_epoch=producer.epoch,
         committed=False,
     )
-    assert world.ask(end_txn.handle, request, 4).error_code == E.NONE
+    assert world.ask(end_txn, request, 4).error_code == E.NONE
     world.pass_time(60)
     assert state(world) == "PrepareAbort"
     world.delete("orders")

@@ -97,7 +97,7 @@ def in_world(scenario: Callable[[World], Coroutine[None, None, None]]) -> None:
 def test_a_broker_alone_needs_none() -> None:
     async def scenario(world: World) -> None:
         await asyncio.sleep(100)
-        assert world.lease.holds
+        assert world.lease.holds()
         assert world.refreshed == 0
 
     in_world(scenario)
@@ -108,7 +108,7 @@ def test_the_store_renews_it_without_the_others() -> None:
         world.lease.start()
         for _ in range(100):
             await asyncio.sleep(1)
-            assert world.lease.holds
+            assert world.lease.holds()
         assert world.refreshed < 100
         assert world.asked == 0
 
@@ -124,10 +124,10 @@ def test_a_broker_that_is_cut_off_loses_it_before_its_session_ends(failure: Exce
         await asyncio.sleep(20)
         world.failure = failure
         await asyncio.sleep(0.9 * SESSION_S)
-        assert not world.lease.holds
+        assert not world.lease.holds()
         world.failure = None
         await asyncio.sleep(2)
-        assert world.lease.holds
+        assert world.lease.holds()
 
     in_world(scenario)
 
@@ -137,12 +137,12 @@ def test_an_answer_of_the_store_counts_from_its_request() -> None:
         world.is_stuck = True
         world.lease.start()
         await asyncio.sleep(SESSION_S)
-        assert not world.lease.holds
+        assert not world.lease.holds()
         world.is_stuck = False
         await asyncio.sleep(0.2)
-        assert not world.lease.holds, "the image was complete long ago"
+        assert not world.lease.holds(), "the image was complete long ago"
         await asyncio.sleep(2)
-        assert world.lease.holds
+        assert world.lease.holds()
 
     in_world(scenario)
 
@@ -154,10 +154,10 @@ def test_without_the_store_the_others_renew_it_until_one_disagrees() -> None:
         world.peers_need_s = 1.0
         for _ in range(100):
             await asyncio.sleep(1)
-            assert world.lease.holds
+            assert world.lease.holds()
         world.peers = Agreement.OPEN
         await asyncio.sleep(0.6 * SESSION_S)
-        assert not world.lease.holds
+        assert not world.lease.holds()
 
     in_world(scenario)
 
@@ -169,7 +169,7 @@ def test_it_ends_to_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
         held = []
         for passed_s in (SESSION_S / 2 - 0.001, SESSION_S / 2):
             monkeypatch.setattr(world.clock, "monotonic", partial(float, now + passed_s))
-            held.append(world.lease.holds)
+            held.append(world.lease.holds())
         assert held == [True, False]
 
     in_world(scenario)
@@ -181,9 +181,9 @@ def test_it_ends_while_the_process_is_stopped(monkeypatch: pytest.MonkeyPatch) -
         await asyncio.sleep(5)
         now = world.clock.monotonic()
         monkeypatch.setattr(world.clock, "monotonic", lambda: now + SESSION_S)
-        assert not world.lease.holds, "before the first iteration of the loop"
+        assert not world.lease.holds(), "before the first iteration of the loop"
         await asyncio.sleep(2)
-        assert world.lease.holds
+        assert world.lease.holds()
 
     in_world(scenario)
 
@@ -195,12 +195,12 @@ def test_a_broker_that_reads_the_store_loses_it_with_its_heartbeats() -> None:
         world.lease._heartbeat_s()
         world.beats = False
         await asyncio.sleep(0.85 * SESSION_S)
-        held = world.lease.holds
+        held = world.lease.holds()
         await asyncio.sleep(0.1 * SESSION_S)
-        assert (held, world.lease.holds) == (True, False), "it may count as dead in a moment"
+        assert (held, world.lease.holds()) == (True, False), "it may count as dead in a moment"
         world.beats = True
         await asyncio.sleep(2)
-        assert world.lease.holds
+        assert world.lease.holds()
 
     in_world(scenario)
 
@@ -212,12 +212,12 @@ def test_a_broker_that_reads_the_store_loses_it_without_answers_of_the_controlle
         world.lease._contact_s()
         world.answers = False
         await asyncio.sleep(0.55 * SESSION_S)
-        held = world.lease.holds
+        held = world.lease.holds()
         await asyncio.sleep(0.1 * SESSION_S)
-        assert (held, world.lease.holds) == (True, False), "it may be fenced in a moment"
+        assert (held, world.lease.holds()) == (True, False), "it may be fenced in a moment"
         world.answers = True
         await asyncio.sleep(2)
-        assert world.lease.holds
+        assert world.lease.holds()
 
     in_world(scenario)
 
@@ -227,10 +227,10 @@ def test_it_ends_at_once_when_another_broker_knows_a_later_leader() -> None:
         world.lease.start()
         world.failure, world.peers = MetadataUnavailable("cut off"), Agreement.FULL
         await asyncio.sleep(20)
-        assert world.lease.holds
+        assert world.lease.holds()
         world.peers = Agreement.DENIED
         await asyncio.sleep(0.2 * SESSION_S)
-        assert not world.lease.holds
+        assert not world.lease.holds()
 
     in_world(scenario)
 
@@ -242,7 +242,7 @@ def test_the_word_of_the_others_counts_for_a_third_of_a_session() -> None:
         await asyncio.sleep(20)
         world.peers = Agreement.OPEN
         await asyncio.sleep(0.35 * SESSION_S)
-        assert not world.lease.holds
+        assert not world.lease.holds()
 
     in_world(scenario)
 
@@ -253,13 +253,13 @@ def test_an_answer_to_an_older_question_revives_no_ended_lease() -> None:
         await asyncio.sleep(20)
         world.is_stuck, world.peers = True, Agreement.DENIED
         await asyncio.sleep(0.4 * SESSION_S)
-        assert not world.lease.holds
+        assert not world.lease.holds()
         world.is_stuck = False
         await asyncio.sleep(0.2)
-        assert not world.lease.holds
+        assert not world.lease.holds()
         world.peers = Agreement.OPEN
         await asyncio.sleep(2)
-        assert world.lease.holds
+        assert world.lease.holds()
 
     in_world(scenario)
 
@@ -269,10 +269,10 @@ def test_the_lease_is_renewed_after_a_bug(caplog: pytest.LogCaptureFixture) -> N
         world.lease.start()
         world.failure = RuntimeError("planted")
         await asyncio.sleep(SESSION_S)
-        assert not world.lease.holds
+        assert not world.lease.holds()
         world.failure = None
         await asyncio.sleep(SESSION_S / 2)
-        assert world.lease.holds
+        assert world.lease.holds()
 
     in_world(scenario)
     assert [each.__dict__["event"] for each in caplog.records] == ["task_failed"]
@@ -284,12 +284,12 @@ def test_a_denial_ends_it_until_this_broker_is_confirmed_again() -> None:
         await asyncio.sleep(1)
         world.lease.deny()
         world.answers, world.answered_s = False, float("-inf")
-        assert not world.lease.holds
+        assert not world.lease.holds()
         await asyncio.sleep(SESSION_S)
-        assert not world.lease.holds
+        assert not world.lease.holds()
         world.answers = True
         await asyncio.sleep(SESSION_S / 4)
-        assert world.lease.holds
+        assert world.lease.holds()
 
     in_world(scenario)
 
@@ -300,7 +300,7 @@ def test_a_lease_that_is_denied_before_its_begin_does_not_begin() -> None:
         world.lease.deny()
         world.lease.start()
         await asyncio.sleep(1)
-        assert not world.lease.holds
+        assert not world.lease.holds()
 
     in_world(scenario)
 

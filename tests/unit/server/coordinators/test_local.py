@@ -21,7 +21,8 @@ from lakelog.protocol.group_members import ConsumerGroupHeartbeatRequest
 from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.coordinators.local import ProducerIds
-from lakelog.server.handlers import consumer_group_heartbeat, join_group, offset_commit
+from lakelog.server.handlers.group_members import consumer_group_heartbeat, join_group
+from lakelog.server.handlers.offsets import offset_commit
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.marks import BOOT_ID
 from memory_broker import Asked, MemoryBroker
@@ -92,7 +93,7 @@ BOTH = (OWN, OTHER)
 
 def started_commit(world: MemoryBroker, offset: int) -> Asked[Any]:
     """Send an OffsetCommit, which waits for the other replica."""
-    return world.start(offset_commit.handle, commit_request(offset), 9)
+    return world.start(offset_commit, commit_request(offset), 9)
 
 
 def code_of(asked: Asked[Any]) -> int:
@@ -113,8 +114,8 @@ def test_another_leader_ends_a_shard_and_all_requests_that_wait_for_it(
 ) -> None:
     world = coordinators
     join(world, "members")
-    second = world.ask(join_group.handle, join_request(group="members"), 9).member_id
-    rejoin = world.start(join_group.handle, join_request(second, "members"), 9)
+    second = world.ask(join_group, join_request(group="members"), 9).member_id
+    rejoin = world.start(join_group, join_request(second, "members"), 9)
     world.pass_time(0.01)
     assert not rejoin.is_answered, "it waits for the first member"
     world.change_leader(GROUP_TOPIC, OWN, BOTH, raises=0)
@@ -257,7 +258,7 @@ def assigned(world: MemoryBroker, epoch: int) -> tuple[set[bytes], int]:
             subscribed_topic_names=["orders", "later"],
             topic_partitions=[],
         )
-        response = world.ask(consumer_group_heartbeat.handle, request, 1)
+        response = world.ask(consumer_group_heartbeat, request, 1)
         assert response.error_code == E.NONE
         epoch = response.member_epoch
         if response.assignment is not None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.endings import Marker
 from memory_broker import MemoryBroker
 from storage_kit import append_in_transaction
 

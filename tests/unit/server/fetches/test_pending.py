@@ -28,7 +28,7 @@ from lakelog.server.fetches.reading import (
     ReadWait,
     read,
 )
-from lakelog.server.handlers.fetch import handle
+from lakelog.server.handlers.fetch import fetch
 from lakelog.server.requests.context import DEFERRED
 from memory_broker import Asked, MemoryBroker
 
@@ -53,7 +53,7 @@ def start(
         session_epoch=-1,
         topics=[FetchTopic(topic="orders", partitions=entries)],
     )
-    return world.start(handle, request, version)
+    return world.start(fetch, request, version)
 
 
 def results(asked: Asked[Any]) -> list[PartitionData]:
@@ -225,7 +225,7 @@ class LargeSession:
 
     def start(self) -> Asked[FetchResponse]:
         self._next.session_epoch += 1 if self._next.session_id else 0
-        return self.world.start(handle, self._next, 12)
+        return self.world.start(fetch, self._next, 12)
 
     def fetch(self) -> FetchResponse:
         return self.start().response()

@@ -23,7 +23,7 @@ from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.appends.transaction_verification import TopicPartition
 from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.handlers import produce
+from lakelog.server.handlers.produce import produce
 from lakelog.server.requests.context import Context
 from lakelog.storage.log import Log
 from lakelog.storage.validation import WALKED_AT_ONCE, WalkedBatch
@@ -68,7 +68,7 @@ class Verified:
     def start(self, request: ProduceRequest, version: int = 12) -> Asked[ProduceResponse]:
         for topic in request.topic_data:
             topic.topic_id = self.topic_id
-        return self.world.start(produce.handle, request, version)
+        return self.world.start(produce, request, version)
 
     def codes(self, request: ProduceRequest, version: int = 12) -> list[ErrorCode]:
         """Return the error codes of all partitions."""
@@ -126,7 +126,7 @@ def test_later_requests_of_the_connection_wait_and_the_batch_is_kept(setup: Veri
 
     def handle(broker: Broker, context: Context, request: ProduceRequest) -> Any:
         received.append(request.topic_data[0].partition_data[0].records)
-        return produce.handle(broker, context, request)
+        return produce(broker, context, request)
 
     asked: Asked[ProduceResponse] = setup.world.start(handle, request(batch()), 12)
     assert not asked.context.pipelined
@@ -246,7 +246,7 @@ def test_an_unasked_coordinator_is_not_asked_after_a_marker(
     setup: Verified, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = marked_in_its_walk(setup, monkeypatch)
-    monkeypatch.setattr(produce, "_verifies", lambda *_: False)
+    monkeypatch.setattr("lakelog.server.handlers.produce._verifies", lambda *_: False)
     assert setup.codes(request(large), 11) == [E.NONE]
     assert not setup.coordinator.asked
 
@@ -316,7 +316,7 @@ def test_a_request_that_holds_no_batch_is_answered(setup: Verified) -> None:
 def written(
     world: MemoryBroker, asked: ProduceRequest, version: int = 12
 ) -> list[PartitionProduceResponse]:
-    response: ProduceResponse = world.ask(produce.handle, asked, version)
+    response: ProduceResponse = world.ask(produce, asked, version)
     return [each for topic in response.responses for each in topic.partition_responses]
 
 
@@ -368,15 +368,15 @@ def test_an_idempotent_batch_that_is_repeated_has_its_first_offset(world: Memory
 
 def test_with_acks_0_an_error_closes_the_connection(world: MemoryBroker) -> None:
     world.create("t")
-    assert world.start(produce.handle, plain(make_batch(), acks=0), 12).context.parts == []
+    assert world.start(produce, plain(make_batch(), acks=0), 12).context.parts == []
     with pytest.raises(ProtocolViolation, match="UNKNOWN_TOPIC_OR_PARTITION"):
-        world.start(produce.handle, plain(make_batch(), acks=0, topic="gone"), 12)
+        world.start(produce, plain(make_batch(), acks=0, topic="gone"), 12)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_a_durable_topic_answers_after_the_flush(world: MemoryBroker, acks: int) -> None:
     world.create("t", durability="fsync")
-    asked = world.start(produce.handle, plain(make_batch(), acks=acks), 12)
+    asked = world.start(produce, plain(make_batch(), acks=acks), 12)
     assert not asked.is_answered
     (topic,) = asked.response().responses
     assert topic.partition_responses[0].error_code == E.NONE
@@ -422,7 +422,7 @@ def test_a_commit_between_two_appends_of_a_request_is_not_missed(
 
     monkeypatch.setattr(SlowBatches, "walked", walk)
     batches = [make_batch(WALKED_AT_ONCE + 1) for _ in range(2)]
-    waiting = world.start(produce.handle, plain(*batches, acks=-1, timeout_ms=60_000), 12)
+    waiting = world.start(produce, plain(*batches, acks=-1, timeout_ms=60_000), 12)
     world.pass_time(1.0)
     assert partition.watermark.offset == WALKED_AT_ONCE + 1
     assert waiting.is_answered
@@ -431,7 +431,7 @@ def test_a_commit_between_two_appends_of_a_request_is_not_missed(
 def test_a_leader_that_needs_no_flush_any_more_acknowledges(world: MemoryBroker) -> None:
     """With `acks=1`, while the follower has not fetched."""
     partition = replicated(world, durability="fsync")
-    waiting = world.start(produce.handle, plain(make_batch(), timeout_ms=60_000), 12)
+    waiting = world.start(produce, plain(make_batch(), timeout_ms=60_000), 12)
     assert not waiting.is_answered
     partition.use_config(partition.log.config._replace(durability="page-cache"))
     assert waiting.is_answered

@@ -21,7 +21,7 @@ from lakelog.metadata.records import (
     Record,
     TopicRecord,
 )
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.inter_broker.reachable_brokers import (
     FAILURE_PATIENCE_S,
     LISTED_S,

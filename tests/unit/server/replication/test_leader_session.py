@@ -26,7 +26,7 @@ from lakelog.protocol.fetch import (
     ReplicaState,
 )
 from lakelog.replica.role import Role
-from lakelog.server.handlers import fetch, list_offsets
+from lakelog.server.handlers.fetch import fetch, list_offsets
 from lakelog.server.replication.leader_session import Fetched, LeaderSession, position_of
 from lakelog.storage.preparation import wait_for
 from memory_broker import MemoryBroker
@@ -51,7 +51,7 @@ class Cluster(ReplicaPair):
         """Fetch once, and apply records."""
         request = self.request(broker_epoch=broker_epoch)
         sender = self.session._node_id
-        response = self.broker.ask(fetch.handle, request, FETCH, sender=sender)
+        response = self.broker.ask(fetch, request, FETCH, sender=sender)
         found = list(self.session.on_response(response))
         for partition, position, data in found:
             if data.error_code or data.diverging_epoch.end_offset >= 0:
@@ -83,7 +83,7 @@ def test_an_acknowledged_record_is_in_both_logs(cluster: Cluster) -> None:
 
 def test_a_follower_waits_for_records_and_gets_uncommitted_ones(cluster: Cluster) -> None:
     cluster.fetch()
-    waiting = cluster.broker.start(fetch.handle, cluster.request(), FETCH, sender=FOLLOWER)
+    waiting = cluster.broker.start(fetch, cluster.request(), FETCH, sender=FOLLOWER)
     waits = [waiting.is_answered]
     cluster.produce(acks=-1)
     cluster.broker.pass_time(0.01)
@@ -174,7 +174,7 @@ def test_a_follower_that_is_too_far_behind_begins_at_the_leaders_start(cluster: 
         name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-2)]
     )
     found: ListOffsetsResponse = cluster.broker.ask(
-        list_offsets.handle, ListOffsetsRequest(replica_id=-1, topics=[wanted]), 6
+        list_offsets, ListOffsetsRequest(replica_id=-1, topics=[wanted]), 6
     )
     partition.restart_at(found.topics[0].partitions[0].offset, position.leader_epoch)
     cluster.fetch()
@@ -202,7 +202,7 @@ def test_nothing_else_fetches_in_the_name_of_a_follower(
     request = FetchRequest(
         replica_id=FOLLOWER if version < FETCH else -1, replica_state=state, topics=[topic]
     )
-    response = cluster.broker.ask(fetch.handle, request, version, sender=sender)
+    response = cluster.broker.ask(fetch, request, version, sender=sender)
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert not response.responses
     assert cluster.leader.watermark.offset == 0
@@ -283,7 +283,7 @@ def idle_cost(topics: int) -> int:
             asked: list[FetchResponse] = []
             work = work_run(
                 lambda request=request, asked=asked: asked.append(  # type: ignore[misc]
-                    broker.ask(fetch.handle, request, FETCH, sender=FOLLOWER)
+                    broker.ask(fetch, request, FETCH, sender=FOLLOWER)
                 )
             )
             list(cluster.session.on_response(asked[0]))

@@ -10,7 +10,7 @@ import pytest
 from lakelog.protocol.fetch import FetchRequest, ListOffsetsRequest
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
-from lakelog.server.handlers import fetch, list_offsets
+from lakelog.server.handlers.fetch import fetch, list_offsets
 from lakelog.server.inter_broker.exchange import PeerDisconnectedError
 from lakelog.server.replication.replica_fetcher import ReplicaFetcher, ReplicaFetcherManager
 from lakelog.wire.schema import Message
@@ -37,9 +37,9 @@ class LeaderPeer:
         if self.is_lost:
             raise PeerDisconnectedError("lost")
         if isinstance(message, ListOffsetsRequest):
-            return await _answer(self._broker.start(list_offsets.handle, message, 6))
+            return await _answer(self._broker.start(list_offsets, message, 6))
         assert isinstance(message, FetchRequest)
-        return await _answer(self._broker.start(fetch.handle, message, FETCH, sender=FOLLOWER))
+        return await _answer(self._broker.start(fetch, message, FETCH, sender=FOLLOWER))
 
 
 async def _answer(asked: Asked[Message]) -> Message:

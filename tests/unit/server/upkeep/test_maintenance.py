@@ -16,7 +16,7 @@ from doubles.disk import MemoryDisk
 from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.shortage import no_space
+from lakelog.base.errors import no_space
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.aio import AsyncioTasks

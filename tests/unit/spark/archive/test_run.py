@@ -13,7 +13,7 @@ from lakelog.spark.archive.run import ArchiveRun
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.failures import Availability, SyncError
 from lakelog.tables.archive.history import Skipped
-from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.progress import ArchiveJob
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
 from lakelog.tables.iceberg.address import TableAddress

@@ -33,8 +33,7 @@ from lakelog.spark.source.readers import batch_reader, schema_of
 from lakelog.tables.hybrid.files import ANY_TIME, Times
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, TopicMissingError
-from lakelog.tables.topic.offsets import StreamOffset
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange, StreamOffset
 from unit.spark.source.source_log import EPOCH, Log
 
 OPTIONS = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}

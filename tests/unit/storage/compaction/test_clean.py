@@ -6,10 +6,9 @@ import pytest
 
 from compaction_kit import LIMITS, Cleaner, headers
 from lakelog.base.config.log_config import LogConfig
-from lakelog.records.batch import LOG_APPEND_TIME, read_header
+from lakelog.records.batch import LOG_APPEND_TIME, CorruptRecord, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import compress
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import decode_records, record_bytes
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.plan import CleanerLimits

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.records.batch import check_crc, read_header
+from lakelog.records.batch import CorruptRecord, check_crc, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
-from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import decode_records, record_bytes
 from lakelog.records.varint import encode_varint
 from lakelog.storage.compaction.records import (

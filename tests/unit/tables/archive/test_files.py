@@ -18,15 +18,14 @@ from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.tables.archive import files, task_files
 from lakelog.tables.archive.files import WrittenFiles, add_unknown, file_schema, write_ranges
-from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.progress import ArchiveJob
 from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
 from lakelog.tables.registry.client import RegistryAddress
 from lakelog.tables.registry.schemas import schemas_of
 from lakelog.tables.topic.errors import BadRecordError, DataLossError
-from lakelog.tables.topic.offsets import TopicPartition
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange, TopicPartition
 from lakelog.tables.typed.columns import typed_fields
 from lakelog.tables.typed.shapes import extended, shape_of
 from schema_registry import schema_registry

@@ -18,8 +18,13 @@ from lakelog.tables.archive.history import (
     agreed_progress,
     skipped_between,
 )
-from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.progress import Extent, Progress, property_name, read_progress
+from lakelog.tables.archive.progress import (
+    ArchiveJob,
+    Extent,
+    Progress,
+    property_name,
+    read_progress,
+)
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.client import TopicClient

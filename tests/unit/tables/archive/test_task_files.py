@@ -18,7 +18,7 @@ from lakelog.tables.archive.task_files import (
     RowFiles,
     TooManyPartitionsError,
 )
-from lakelog.tables.hybrid.plan import plan_ranges
+from lakelog.tables.hybrid.files import plan_ranges
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
 from lakelog.tables.iceberg.partition_terms import PartitionTerm, parse_terms
@@ -28,7 +28,7 @@ from lakelog.tables.upkeep.compaction import compact
 from unit.tables.archive_table import TOPIC_ID, offsets
 from unit.tables.hybrid.kit import archive_of
 from unit.tables.hybrid.kit import offsets as wanted
-from unit.tables.hybrid.test_reading import found
+from unit.tables.hybrid.test_client import found
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAY = parse_terms(["day(timestamp)"])

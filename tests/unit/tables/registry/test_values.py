@@ -25,7 +25,7 @@ from lakelog.tables.registry.client import RegistryAddress, RegistryClient
 from lakelog.tables.registry.schemas import Schemas
 from lakelog.tables.registry.values import RegistryFitter, registered_shapes
 from lakelog.tables.topic.errors import BadRecordError
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 from lakelog.tables.typed.shapes import extended
 from schema_registry import Registry
 from unit.tables.registry.avro_values import record

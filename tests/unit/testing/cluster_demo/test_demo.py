@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.testing.broker_process import BrokerError
+from lakelog.testing.brokers import BrokerError
 from lakelog.testing.cluster_demo import demo
 from lakelog.testing.cluster_demo.demo import PARTITIONS, Demo
-from lakelog.testing.cluster_demo.proof import Acknowledged
+from lakelog.testing.cluster_demo.load import Acknowledged
 
 
 class Broker:

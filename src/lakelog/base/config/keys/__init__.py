@@ -1,8 +1,8 @@
 """The tables of configuration keys, each with its type, default, bounds, effect and description.
 
 Read `topics.py` first. Broker keys of Apache Kafka with an effect are in the module of their
-subject, from `cleaner.py` to `zookeeper.py`. `inert.py` holds keys without effect and keys of which
-only the default is accepted, and `own.py` lakelog's own keys.
+subject, such as `logs.py`. `inert.py` holds keys without effect and keys of which only the default
+is accepted, and `own.py` lakelog's own keys and keys of ZooKeeper.
 
 A table holds declarations only, not the values of a broker.
 """

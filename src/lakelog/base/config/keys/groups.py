@@ -19,6 +19,7 @@ from lakelog.base.config.key import (
     UpdateMode,
     Validator,
     at_least,
+    dynamic_key,
     fixed_key,
     key_table,
 )
@@ -132,7 +133,7 @@ def _are_protocols(value: ConfigValue) -> bool:
 
 
 CONSUMER_GROUP_KEYS = (
-    ConfigKey(
+    fixed_key(
         "group.coordinator.rebalance.protocols",
         ConfigType.LIST,
         "classic,consumer,streams",
@@ -171,13 +172,12 @@ CONSUMER_GROUP_KEYS = (
         15_000,
         "Upper bound of the heartbeat interval of consumer groups, in milliseconds.",
     ),
-    ConfigKey(
+    dynamic_key(
         "group.consumer.assignment.interval.ms",
         ConfigType.INT,
         "1000",
         "Minimum time, in milliseconds, between two target assignments of a consumer group.",
         at_least(0),
-        UpdateMode.CLUSTER_WIDE,
     ),
     _int(
         "group.consumer.min.assignment.interval.ms",
@@ -196,14 +196,14 @@ CONSUMER_GROUP_KEYS = (
         10_000,
         "Maximum number of members of one consumer group. Apache Kafka's default is unlimited.",
     ),
-    ConfigKey(
+    fixed_key(
         "group.consumer.assignors",
         ConfigType.LIST,
         "uniform,range",
         "Assignors that members may choose; the first is the default.",
         Validator(_are_assignors, "a comma-separated list of uniform, range"),
     ),
-    ConfigKey(
+    fixed_key(
         "group.consumer.migration.policy",
         ConfigType.STRING,
         "bidirectional",

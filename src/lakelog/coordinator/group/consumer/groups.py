@@ -18,8 +18,7 @@ from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, Overrides, Topics
-from lakelog.coordinator.group.consumer.draft import Draft
-from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.group import ConsumerGroup, Draft
 from lakelog.coordinator.group.consumer.member import ConsumerMember, MemberState
 from lakelog.coordinator.group.consumer.migration import (
     CONSUMER,
@@ -323,7 +322,7 @@ class ConsumerGroups:
         # extend the time to revoke: others wait for the partitions.
         if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
             self._deadlines.cancel(key)
-        elif progressed or key not in self._deadlines:
+        elif progressed or key not in self._deadlines.at:
             self._deadlines.set(key, now.tick_ms + member.rebalance_timeout_ms)
 
     def set_timer(
@@ -336,7 +335,7 @@ class ConsumerGroups:
         self, now: Now, kind: TimerKind, group_id: str, member_id: str, after_ms: int
     ) -> None:
         """Set a member's timer, in milliseconds from now, unless it is set."""
-        if TimerKey(kind, group_id, member_id) not in self._deadlines:
+        if TimerKey(kind, group_id, member_id) not in self._deadlines.at:
             self.set_timer(now, kind, group_id, member_id, after_ms)
 
     def cancel_timer(self, kind: TimerKind, group_id: str, member_id: str) -> None:

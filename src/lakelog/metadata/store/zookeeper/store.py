@@ -16,8 +16,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from lakelog.base.failing_task import FailingTask
-from lakelog.base.shortage import is_shortage
+from lakelog.base.errors import is_shortage
+from lakelog.base.events import FailingTask
 from lakelog.metadata.errors import (
     BrokerIdInUse,
     MetadataCorrupt,

@@ -12,8 +12,8 @@ from lakelog.base.memory_budget import Account, Share
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.groups import PENDING_BYTES_MAX, PENDING_MAX, ClassicGroups
 from lakelog.coordinator.group.classic.member import Member
-from lakelog.coordinator.group.member_requests import JoinGroup
 from lakelog.coordinator.group.records import GroupMetadataValue
+from lakelog.coordinator.group.requests import JoinGroup
 from lakelog.coordinator.shard import ShardCount, SharedCount
 from lakelog.protocol.group_members import JoinGroupRequest, JoinGroupRequestProtocol
 
@@ -174,7 +174,7 @@ async def test_a_flood_of_first_joins_costs_nothing(setup: Setup) -> None:
     await asyncio.sleep(11)
     assert shard.state.classic == {}
     assert len(shard.state.pending) == 0
-    assert len(shard.state.deadlines) == 1, "only the check for expired offsets"
+    assert len(shard.state.deadlines.at) == 1, "only the check for expired offsets"
     assert setup.log.appends == 0
 
 

@@ -180,7 +180,7 @@ async def test_a_replaced_classic_member_leaves_no_timer(setup: Setup) -> None:
     await Consumer(setup, "new", instance_id="a").beat()
     assert list(group_of(setup).members) == ["new"]
     deadlines = setup.coordinator._host.shard(0).state.deadlines
-    assert TimerKey(TimerKind.SESSION, GROUP, old.member_id) not in deadlines
+    assert TimerKey(TimerKind.SESSION, GROUP, old.member_id) not in deadlines.at
 
 
 @in_virtual_time(consumer=AT_ONCE)

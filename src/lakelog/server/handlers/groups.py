@@ -1,0 +1,130 @@
+"""Groups: their coordinators, their state, and their deletion."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC
+from lakelog.coordinator.shard import Reply
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from lakelog.protocol.groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    Coordinator,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from lakelog.server.broker import Broker, Node
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+_GROUP = 0
+_TRANSACTION = 1
+_BATCHED_SINCE = 4
+
+
+async def find_coordinator(
+    broker: Broker, context: Context, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """FindCoordinator (10): returns the broker that coordinates a group or a transactional id.
+
+    The leader of a partition of the coordinator's topic coordinates the keys of that partition. The
+    topic is created on first use.
+    """
+    if context.version >= _BATCHED_SINCE:
+        coordinators = [
+            await _find(broker, context, request.key_type, key) for key in request.coordinator_keys
+        ]
+        return FindCoordinatorResponse(coordinators=coordinators)
+    one = await _find(broker, context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+async def _find(broker: Broker, context: Context, key_type: int, key: str) -> Coordinator:
+    try:
+        topic, index = await _partition(broker, key_type, key)
+        node = _leader(broker, context, topic, index)
+    except KafkaError as error:
+        return Coordinator(
+            key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
+        )
+    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+
+
+async def _partition(broker: Broker, key_type: int, key: str) -> tuple[str, int]:
+    """Return the partition that stores the key, once its topic exists. Raises `KafkaError`."""
+    if key_type == _GROUP:
+        await broker.topics.ensure_group_topic()
+        return GROUP_TOPIC, broker.groups.partition_for(key)
+    if key_type == _TRANSACTION:
+        await broker.topics.ensure_transaction_topic()
+        return TRANSACTION_TOPIC, broker.transactions.partition_for(key)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is unknown")
+
+
+def _leader(broker: Broker, context: Context, topic: str, index: int) -> Node:
+    """Return the leader in the metadata image, with an address that the client can reach.
+
+    Raises `KafkaError` (COORDINATOR_NOT_AVAILABLE) without such a leader. Clients retry this code.
+    """
+    partition = broker.image.partition(topic, index)
+    leader = partition.leader if partition is not None else -1
+    node = broker.node_for(context.connection, leader) if leader >= 0 else None
+    if node is None:
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no available leader"
+        )
+    return node
+
+
+def list_groups(
+    broker: Broker, context: Context, request: ListGroupsRequest
+) -> Reply[ListGroupsResponse]:
+    """ListGroups (16): lists the groups of this broker, filtered by state and type."""
+    return broker.groups.admin.list_groups(request)
+
+
+def describe_groups(
+    broker: Broker, context: Context, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    """DescribeGroups (15): returns the state and the members of classic groups."""
+    return broker.groups.admin.describe_groups(request, context.version).result()
+
+
+def consumer_group_describe(
+    broker: Broker, context: Context, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    """ConsumerGroupDescribe (69): returns the state and members of consumer groups (KIP-848)."""
+    return broker.groups.admin.consumer_group_describe(request).result()
+
+
+def delete_groups(
+    broker: Broker, context: Context, request: DeleteGroupsRequest
+) -> Reply[DeleteGroupsResponse]:
+    """DeleteGroups (42): deletes groups that have no members."""
+    return broker.groups.admin.delete_groups(request)
+
+
+APIS = (
+    ServedApi(
+        FindCoordinatorRequest,
+        find_coordinator,
+        done="Groups and transactional ids.",
+        missing="Share groups.",
+    ),
+    ServedApi(ListGroupsRequest, list_groups, done="Filters of states and types."),
+    ServedApi(DescribeGroupsRequest, describe_groups, done="Groups of the classic protocol."),
+    ServedApi(ConsumerGroupDescribeRequest, consumer_group_describe, done="All."),
+    ServedApi(DeleteGroupsRequest, delete_groups, done="All."),
+)

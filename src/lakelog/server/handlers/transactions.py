@@ -1,0 +1,291 @@
+"""Transactions: their partitions, their end and their state."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC
+from lakelog.coordinator.shard import Reply, coordinator_code
+from lakelog.coordinator.transaction.endings import Marker
+from lakelog.coordinator.transaction.producers import fenced_code
+from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
+from lakelog.coordinator.transaction.transitions import Producer
+from lakelog.protocol.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+_BATCHED_SINCE = 4
+_ABORTABLE_SINCE = 5
+Codes = Mapping[TopicPartition, ErrorCode]
+_NONE = -1
+
+
+async def add_partitions_to_txn(
+    broker: Broker, context: Context, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """AddPartitionsToTxn (24): makes partitions part of a transaction.
+
+    Clients name the partitions of one transaction; from version 4 on brokers verify or add
+    partitions of several transactions (KIP-890).
+    """
+    if context.version < _BATCHED_SINCE:
+        topics = request.v3_and_below_topics
+        codes = await _add_for_client(broker, context, request)
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=_partition_results(topics, codes)
+        )
+    # All are decided before the first one is awaited: their records are replicated side by side.
+    decided = [(transaction, _decide(broker, transaction)) for transaction in request.transactions]
+    results = [
+        AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id,
+            topic_results=_partition_results(
+                transaction.topics, _coded(await pending, context.version)
+            ),
+        )
+        for transaction, pending in decided
+    ]
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+async def _add_for_client(
+    broker: Broker, context: Context, request: AddPartitionsToTxnRequest
+) -> Codes:
+    partitions = _keys(request.v3_and_below_topics)
+    refused = _unknown(broker, partitions)
+    if refused:
+        return refused
+    producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    code = await broker.transactions.add_partitions(
+        request.v3_and_below_transactional_id, producer, partitions, TransactionVersion.CLASSIC
+    )
+    return dict.fromkeys(partitions, fenced_code(code, context.version))
+
+
+def _decide(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> Awaitable[Codes]:
+    partitions = _keys(transaction.topics)
+    refused = _unknown(broker, partitions)
+    if refused:
+        return _refused(refused)
+    return broker.transactions.verify(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        partitions,
+        add=not transaction.verify_only,
+    )
+
+
+async def _refused(codes: Codes) -> Codes:
+    return codes
+
+
+def _coded(codes: Codes, version: int) -> Codes:
+    """Return the codes as this version of the request has them."""
+    if version >= _ABORTABLE_SINCE:
+        return codes
+    return {
+        key: ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code
+        for key, code in codes.items()
+    }
+
+
+def _keys(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [(topic.name, partition) for topic in topics for partition in topic.partitions]
+
+
+def _unknown(broker: Broker, partitions: Sequence[TopicPartition]) -> Codes:
+    """Return errors for all partitions if one does not exist; otherwise an empty mapping."""
+    unknown = {
+        (topic, partition)
+        for topic, partition in partitions
+        if not 0 <= partition < broker.topics.partition_count(topic)
+    }
+    if not unknown:
+        return {}
+    return {
+        key: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if key in unknown
+        else ErrorCode.OPERATION_NOT_ATTEMPTED
+        for key in partitions
+    }
+
+
+def _partition_results(
+    topics: Iterable[AddPartitionsToTxnTopic], codes: Codes
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=partition,
+                    partition_error_code=codes[topic.name, partition],
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+async def add_offsets_to_txn(
+    broker: Broker, context: Context, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    """AddOffsetsToTxn (25): makes the partition of a group's offsets part of a transaction."""
+    try:
+        await broker.topics.ensure_group_topic()
+    except KafkaError as error:
+        return AddOffsetsToTxnResponse(error_code=coordinator_code(error.code))
+    code = await broker.transactions.add_partitions(
+        request.transactional_id,
+        Producer(request.producer_id, request.producer_epoch),
+        [(GROUP_TOPIC, broker.groups.partition_for(request.group_id))],
+        TransactionVersion.CLASSIC,
+    )
+    return AddOffsetsToTxnResponse(error_code=fenced_code(code, context.version))
+
+
+def end_txn(broker: Broker, context: Context, request: EndTxnRequest) -> Reply[EndTxnResponse]:
+    """EndTxn (26): commits or aborts a transaction.
+
+    From version 5 on the response has the producer id and epoch of the next transaction (KIP-890).
+    With a commit set it ends a batch of a sink (ADR 8).
+    """
+    if request.commit_set is not None or request.removes_sink:
+        return broker.transactions.sinks.end(request)
+    return broker.transactions.end_txn(request, context.version)
+
+
+async def write_txn_markers(
+    broker: Broker, context: Context, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    """WriteTxnMarkers (27): ends transactions in partitions without asking their coordinator.
+
+    Coordinators send it to the partitions' leaders. An administrator sends it to abort a hanging
+    transaction, which its coordinator does not know any more (KIP-664). Version 1 has no
+    transaction version; such a request is treated as of version 1.
+
+    The response has one result for each producer, even if it is named twice.
+    """
+    results: dict[int, WritableTxnMarkerResult] = {}
+    for marker in request.markers:
+        result = results.setdefault(
+            marker.producer_id, WritableTxnMarkerResult(producer_id=marker.producer_id)
+        )
+        for topic in marker.topics:
+            indexes = topic.partition_indexes
+            codes = await _write_markers(broker, marker, topic.name, indexes)
+            written = [
+                WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                for index, code in zip(indexes, codes, strict=True)
+            ]
+            result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=written))
+    return WriteTxnMarkersResponse(markers=list(results.values()))
+
+
+async def _write_markers(
+    broker: Broker, marker: WritableTxnMarker, topic: str, indexes: Sequence[int]
+) -> Sequence[ErrorCode]:
+    refusal = _refusal(marker)
+    if refusal is not None:
+        return [_absence(broker, topic, index) or refusal for index in indexes]
+    return await broker.markers.write(
+        [
+            Marker(
+                topic,
+                index,
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.transaction_result,
+                marker.coordinator_epoch,
+                marker.transaction_version,
+                marker.decision,
+            )
+            for index in indexes
+        ]
+    )
+
+
+def _absence(broker: Broker, topic: str, index: int) -> ErrorCode:
+    try:
+        broker.partitions.leader(topic, index)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def _refusal(marker: WritableTxnMarker) -> ErrorCode | None:
+    """Return Kafka's error code for an impossible producer, and one for ids below -1.
+
+    Kafka fails to build a marker without producer or epoch (-1), and writes one for lower ids.
+    """
+    if _NONE in (marker.producer_id, marker.producer_epoch):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    if marker.producer_id < 0:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.producer_epoch < 0 else None
+
+
+def describe_transactions(
+    broker: Broker, context: Context, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """DescribeTransactions (65): returns the state of transactional ids (KIP-664)."""
+    return broker.transactions.admin.describe_transactions(request)
+
+
+def list_transactions(
+    broker: Broker, context: Context, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """ListTransactions (66): lists transactions by state, producer id, duration and pattern."""
+    return broker.transactions.admin.list_transactions(request)
+
+
+APIS = (
+    ServedApi(
+        AddPartitionsToTxnRequest,
+        add_partitions_to_txn,
+        done="Requests of clients and of other brokers.",
+    ),
+    ServedApi(AddOffsetsToTxnRequest, add_offsets_to_txn, done="All."),
+    ServedApi(
+        EndTxnRequest,
+        end_txn,
+        done="Both flows; version 5 raises the epoch. In tagged fields, commit sets of sinks.",
+    ),
+    ServedApi(
+        WriteTxnMarkersRequest,
+        write_txn_markers,
+        done="Requests of administrators and of other brokers.",
+    ),
+    ServedApi(DescribeTransactionsRequest, describe_transactions, done="All."),
+    ServedApi(
+        ListTransactionsRequest,
+        list_transactions,
+        done="Filters of states, producer ids, duration and pattern.",
+    ),
+)
