@@ -215,8 +215,8 @@ _CALLED_WITHIN = 0.6
 """Part of a session after which a broker that answers, and does not call, is not reached either: it
 misses one call, and the next one after its connection was broken."""
 _STEADY = 0.5
-"""Part of a session for which a broker has to be reached before it is unfenced, and to be seen after
-it was unseen for a session."""
+"""Part of a session for which a broker has to be reached before it is unfenced, and for which one
+has to be seen that was unseen for a session."""
 LEASE_PERCENT = 60
 """For how long an answer of the controller extends the lease of coordinators, in percent of a
 session: for all regular calls in that time but one to be lost."""
