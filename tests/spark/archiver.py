@@ -15,7 +15,7 @@ from lakelog.tables.archive.progress import ArchiveJob, Extent, merge_ranges
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
 from lakelog.tables.archive.refusals import OnBadRecord
-from lakelog.tables.iceberg.partition_terms import parse_terms
+from lakelog.tables.iceberg.columns import parse_terms
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
 from lakelog.tables.topic.client import TopicClient
 

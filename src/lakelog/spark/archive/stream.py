@@ -34,13 +34,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from lakelog.spark.python_processes import exempt_modules
-from lakelog.tables.archive.files import add_unknown, file_schema, write_ranges
+from lakelog.tables.archive.files import PARTITIONS_MAX, add_unknown, file_schema, write_ranges
 from lakelog.tables.archive.planner import BatchPlanner
 from lakelog.tables.archive.progress import ArchiveJob, Extent, merge_ranges
 from lakelog.tables.archive.refusals import OnBadRecord, Refusals, RefusedCount
-from lakelog.tables.archive.task_files import PARTITIONS_MAX
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.partition_terms import parse_terms
+from lakelog.tables.iceberg.columns import parse_terms
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import OffsetRange, StreamOffset
 from lakelog.tables.typed.shapes import Shape

@@ -25,9 +25,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType
 
+from lakelog.tables.archive.files import DEAD_LETTER_SCHEMA
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress, record
 from lakelog.tables.archive.progress import Extent, Progress, archived_topic_ids
-from lakelog.tables.archive.task_files import DEAD_LETTER_SCHEMA
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
 from lakelog.tables.iceberg.data_file import data_file, open_input

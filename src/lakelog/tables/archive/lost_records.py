@@ -33,16 +33,16 @@ from lakelog.tables.archive.dead_letters import (
     find_dead_letters,
 )
 from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.files import RowFiles
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import ArchiveJob, Extent, Progress
 from lakelog.tables.archive.refusals import BAD_TIMESTAMP, OnBadRecord, RefusedCount
-from lakelog.tables.archive.task_files import RowFiles
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.data_file import open_input
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit, terms_of
-from lakelog.tables.topic.divergence import Divergence
+from lakelog.tables.topic.offsets import Divergence
 
 _FIELD_ID = b"PARQUET:field_id"
 _IDS = {"topic": 1, "partition": 2, "offset": 3}

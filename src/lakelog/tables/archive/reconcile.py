@@ -43,9 +43,8 @@ from lakelog.tables.archive.progress import (
 )
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.topic.divergence import Divergence, find_divergences
 from lakelog.tables.topic.errors import DataLossError, LogDivergedError
-from lakelog.tables.topic.offsets import StreamOffset
+from lakelog.tables.topic.offsets import Divergence, StreamOffset, find_divergences
 
 _NO_QUERY = ""
 _NO_BATCH = -1

@@ -33,8 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog, open_file_io
-from lakelog.tables.iceberg.columns import RAW_TIMESTAMP
-from lakelog.tables.iceberg.partition_terms import IDENTITY, PartitionTerm, parse_terms
+from lakelog.tables.iceberg.columns import IDENTITY, RAW_TIMESTAMP, PartitionTerm, parse_terms
 from lakelog.tables.iceberg.stored_files import stored_files
 from lakelog.tables.iceberg.warehouse import check_table_name
 

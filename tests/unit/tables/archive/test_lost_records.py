@@ -39,11 +39,10 @@ from lakelog.tables.archive.lost_records import (
 from lakelog.tables.archive.progress import Extent
 from lakelog.tables.archive.refusals import BAD_TIMESTAMP, OnBadRecord, RefusedCount
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.columns import ARROW_SCHEMA
-from lakelog.tables.iceberg.partition_terms import parse_terms
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA, parse_terms
 from lakelog.tables.iceberg.table import ensure_table, load_for_commit
 from lakelog.tables.iceberg.warehouse import open_warehouse
-from lakelog.tables.topic.divergence import Divergence
+from lakelog.tables.topic.offsets import Divergence
 from lakelog.tables.typed.columns import widen
 from lakelog.tables.typed.shapes import shape_of
 from unit.tables.archive_table import TOPIC_ID, files, folder, offsets, write_batch
