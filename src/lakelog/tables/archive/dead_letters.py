@@ -21,9 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, Or
-from pyiceberg.schema import Schema
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.table import Table
-from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType
 
 from lakelog.tables.archive.files import DEAD_LETTER_SCHEMA
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress, record
@@ -39,14 +38,7 @@ from lakelog.tables.iceberg.table import ensure_table
 SUFFIX = "_dead_letters"
 """The name of the table is that of the archive's table with this suffix."""
 
-_SCHEMA = Schema(
-    NestedField(1, "topic", StringType(), required=True),
-    NestedField(2, "partition", IntegerType(), required=True),
-    NestedField(3, "offset", LongType(), required=True),
-    NestedField(4, "offsetLast", LongType(), required=True),
-    NestedField(5, "reason", StringType(), required=True),
-    NestedField(6, "raw", BinaryType(), required=True),
-)
+_SCHEMA = pyarrow_to_schema(DEAD_LETTER_SCHEMA)
 
 
 class DeadLettersError(Exception):

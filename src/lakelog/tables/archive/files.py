@@ -21,17 +21,10 @@ from lakelog.tables.archive.planner import lost_before
 from lakelog.tables.archive.progress import ArchiveJob
 from lakelog.tables.archive.refusals import KEY, OnBadRecord, Refusals, RefusedRecord, stop
 from lakelog.tables.archive.row_filter import RowFilter
-from lakelog.tables.iceberg.columns import PartitionTerm, divided
+from lakelog.tables.iceberg.columns import PartitionTerm, divided, parse_terms
 from lakelog.tables.iceberg.columns import field as arrow_field
 from lakelog.tables.iceberg.data_file import data_file
-from lakelog.tables.registry.client import RegistryAddress
-from lakelog.tables.registry.schemas import (
-    RegistryFitter,
-    Schemas,
-    SubjectVersion,
-    registered_shapes,
-    schemas_of,
-)
+from lakelog.tables.registry.schemas import RegistryFitter, Schemas, registered_shapes, schemas_of
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, RecordsRemovedError
 from lakelog.tables.topic.offsets import OffsetRange
@@ -238,45 +231,36 @@ class WrittenFiles:
 
 
 def write_ranges(
-    bootstrap: str,
+    job: ArchiveJob,
     ranges: Sequence[OffsetRange],
     schema: pa.Schema,
-    path: str,
-    catalog: Mapping[str, str],
-    *,
-    skip_lost: bool,
-    errors: OnBadRecord = OnBadRecord.STOP,
-    dead_letters_path: str = "",
-    terms: Sequence[PartitionTerm] = (),
+    name: str,
     files_max: int = PARTITIONS_MAX,
-    registry: RegistryAddress | None = None,
-    without_ids: SubjectVersion | None = None,
 ) -> WrittenFiles:
-    """Write all records of `ranges` to a new file at the URI `path`, or to several of a prefix.
+    """Write all records of `ranges` to a new file of the job's table, or to several.
 
-    catalog: PyIceberg's properties, for a remote path. errors: how to treat records that cannot
-    be rows. dead_letters_path: the URI of the file for dead letters. terms, files_max: of a
-    partitioned table, the terms of its spec and the limit of files. registry: has the schemas of
-    the values; without one they are JSON. without_ids: the schema of values that do not name
-    theirs.
+    schema: of the file, as `file_schema` returns it. name: of the first file, and of that for dead
+    letters. files_max: the limit of files, in a partitioned table.
 
-    Raises `DataLossError` if the log no longer holds a whole range, unless `skip_lost` is set and
-    retention removed the records; `BadRecordError` for a record that cannot be a row, if `errors`
-    is STOP; `TooManyPartitionsError`; `RegistryUnavailableError` and `RegistryAccessError`; and
-    `KafkaError`. The files are removed after any error.
+    Raises `DataLossError` if the log no longer holds a whole range, unless the job skips lost
+    records and retention removed these; `BadRecordError` for a record that cannot be a row, if the
+    job stops at such; `TooManyPartitionsError`; `RegistryUnavailableError` and
+    `RegistryAccessError`; and `KafkaError`. The files are removed after any error.
     """
-    files = RowFiles(path, schema, catalog, terms, files_max)
-    dead_letters = DeadLetterFile(dead_letters_path, catalog)
+    errors = OnBadRecord(job.errors)
+    terms = parse_terms(job.partition_by)
+    files = RowFiles(f"{job.location}/data/{name}", schema, job.catalog, terms, files_max)
+    dead_letters = DeadLetterFile(f"{job.dead_letters_location}/data/{name}", job.catalog)
     refusals = Refusals()
     refuse = stop if errors is OnBadRecord.STOP else partial(_note, refusals, errors, dead_letters)
     rows = 0
     skipped: list[OffsetRange] = []
-    typed = TypedRows(schema, _fitter(registry, schema, errors, without_ids))
+    typed = TypedRows(schema, _fitter(job, schema))
     row_filter = RowFilter(untyped(schema), refuse)
-    on_loss = policy(skipped if skip_lost else None)
+    on_loss = policy(skipped if job.skip_lost else None)
     try:
         # The row filter decides about damaged batches.
-        with TopicClient(bootstrap, client_id="lakelog-archive", keep_damaged=True) as client:
+        with TopicClient(job.bootstrap, client_id="lakelog-archive", keep_damaged=True) as client:
             for offset_range in ranges:
                 rows += _copy(Reading(client, offset_range, on_loss), row_filter, typed, files)
         paths, dead_letters_written = files.close(), dead_letters.close()
@@ -287,21 +271,16 @@ def write_ranges(
     return WrittenFiles(paths, rows, skipped, typed.unknown, refusals, dead_letters_written)
 
 
-def _fitter(
-    registry: RegistryAddress | None,
-    schema: pa.Schema,
-    errors: OnBadRecord,
-    without_ids: SubjectVersion | None,
-) -> RegistryFitter | None:
-    if registry is None:
+def _fitter(job: ArchiveJob, schema: pa.Schema) -> RegistryFitter | None:
+    """Return the converter of values with schemas of a registry; `None` for JSON."""
+    if job.registry is None:
         return None
-    is_strict = errors is OnBadRecord.STOP
     return RegistryFitter(
-        schemas_of(registry),
+        schemas_of(job.registry),
         data_type(schema),
-        is_strict=is_strict,
+        is_strict=OnBadRecord(job.errors) is OnBadRecord.STOP,
         hint=_HINT,
-        without_ids=without_ids,
+        without_ids=job.schema_without_ids,
     )
 
 

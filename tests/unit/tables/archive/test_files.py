@@ -97,22 +97,34 @@ def write(
     registry: RegistryAddress | None = None,
 ) -> WrittenFiles:
     """Write ranges of (partition, start, end)."""
+    job = ArchiveJob(
+        bootstrap="b:1",
+        topic="t",
+        topic_id="id",
+        catalog={},
+        identifier=("lakelog", "t"),
+        location=path.parents[1].as_uri(),
+        batch_bytes=1000,
+        tasks=1,
+        skip_lost=skip_lost,
+        raw_timestamp_id=0,
+        uuid="",
+        extents={},
+        errors=errors.value,
+        dead_letters_location=letters(path).parents[1].as_uri(),
+        registry_url=registry.url if registry else "",
+    )
     schema = with_null_timestamps(raw_timestamp_id) if raw_timestamp_id else ARROW_SCHEMA
     schema = pa.schema([*schema, *typed])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "TopicClient", lambda *_, **__: log)
         wanted = [OffsetRange("t", *numbers, topic_id="id") for numbers in ranges]
-        return write_ranges(
-            "b:1",
-            wanted,
-            schema,
-            path.as_uri(),
-            {},
-            skip_lost=skip_lost,
-            errors=errors,
-            dead_letters_path=path.with_name("letters").as_uri(),
-            registry=registry,
-        )
+        return write_ranges(job, wanted, schema, path.name)
+
+
+def letters(path: Path) -> Path:
+    """The file of the dead letters."""
+    return path.parents[1] / "letters" / "data" / path.name
 
 
 def rows(path: Path) -> list[tuple[int, int, bytes]]:
@@ -175,21 +187,21 @@ def test_refused_records_go_to_the_dead_letters_or_are_counted(path: Path) -> No
     written = write(path, log, (0, 1, 3), (1, 4, 5), errors=OnBadRecord.DEAD_LETTER)
     assert (written.paths, written.rows) == ((), 0)
     assert written.refusals.counts == {0: RefusedCount(2, 0), 1: RefusedCount(1, 0)}
-    dead_letters = path.with_name("letters")
+    dead_letters = letters(path)
     assert written.dead_letters == dead_letters.as_uri()
     assert rows_of(dead_letters, "partition", "offset") == [(0, 1), (0, 2), (1, 4)]
     dead_letters.unlink()
 
     written = write(path, log, (0, 1, 3), errors=OnBadRecord.SKIP)
     assert written.refusals.counts == {0: RefusedCount(0, 2)}
-    assert (written.dead_letters, list(path.parent.iterdir())) == (None, [])
+    assert (written.dead_letters, list(path.parents[1].rglob("*.parquet"))) == (None, [])
 
 
 def test_a_loss_removes_the_dead_letters_too(path: Path) -> None:
     log = _Records({1: 2}, timestamp=IMPOSSIBLE_MS)
     with pytest.raises(DataLossError):
         write(path, log, (0, 0, 3), (1, 0, 6), errors=OnBadRecord.DEAD_LETTER)
-    assert not list(path.parent.iterdir())
+    assert not list(path.parents[1].rglob("*.parquet"))
 
 
 def test_a_large_range_is_written_in_groups_that_bound_the_memory(
