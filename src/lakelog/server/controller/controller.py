@@ -63,7 +63,7 @@ from lakelog.protocol.brokers import (
     PartitionData,
 )
 from lakelog.runtime.api import Clock, Tasks, Timer
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.controller.declared_levels import DeclaredLevels
 from lakelog.server.controller.lease_grants import LeaseGrants
 from lakelog.server.inter_broker.deafness import NONE

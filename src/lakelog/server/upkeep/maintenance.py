@@ -21,8 +21,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
 from lakelog.server.upkeep.cleaner import Cleaner
-from lakelog.server.upkeep.held import HeldRecords
-from lakelog.server.upkeep.shortages import Shortages
+from lakelog.server.upkeep.shortages import HeldRecords, Shortages
 from lakelog.server.upkeep.stored_checks import Failures, StoredChecks
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.flush import FlushJob

@@ -1,21 +1,26 @@
-"""Temporary shortages of the broker: space in the data folder, file descriptors.
+"""Shortages of the broker: space in the data folder, file descriptors, and archived records.
 
 Failed operations are reported with `note`. One log line marks the start of a shortage, another its
 end; in between the broker is not ready and creates no topics. A failed operation is answered with
 an error that clients retry, so nothing goes offline. During a shortage a thread writes a probe file
 every second, because free space alone does not show quotas or inodes.
 
-A device that has failed is no shortage: it lasts until the broker starts again (`folder_watch.py`).
+A device that has failed is no shortage: it lasts until the broker starts again
+(`server/data_folder.py`).
 
 An operation that frees space and lacks some itself uses the reserve. Once that is spent, the disk
 counts as full until the reserve is allocated again.
+
+Without the archive job, records that retention keeps only because a table does not have them yet
+fill the disk in the end. The broker logs a line when retention of a partition begins to wait, one
+when that ends, and one in each round in which the kept records take more than the free space.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lakelog.base.errors import (
@@ -28,6 +33,7 @@ from lakelog.base.errors import (
     no_space,
 )
 from lakelog.base.events import event
+from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Disk, Tasks, Timer
 from lakelog.storage.files import PROBE, remove_if_exists
 from lakelog.storage.folder.space import HEADROOM_BYTES, SpaceReserve
@@ -283,3 +289,58 @@ def _log_failed_allocation(work: asyncio.Future[None]) -> None:
         logger.warning(
             "the disk reserve cannot be allocated: %s", error, extra=event("disk_reserve_failed")
         )
+
+
+class HeldRecords:
+    """The partitions whose retention waits for the archive.
+
+    free_bytes: returns the free space of the data folder.
+    """
+
+    def __init__(self, free_bytes: Callable[[], int]) -> None:
+        self._free_bytes = free_bytes
+        self._holders: set[Partition] = set()
+
+    def note(self, partition: Partition) -> None:
+        """Log a change after retention of the partition."""
+        held, is_holder = partition.held_bytes, partition in self._holders
+        topic, index = partition.topic, partition.index
+        if held and not is_holder:
+            self._holders.add(partition)
+            logger.warning(
+                "retention of %s-%d keeps %d B that its table does not have yet; run lakelog table "
+                "sync --enabled, or set table.enable=false",
+                topic,
+                index,
+                held,
+                extra=event("retention_held", bytes=held, topic=topic, partition=index),
+            )
+        elif is_holder and not held:
+            self._holders.discard(partition)
+            logger.info(
+                "retention of %s-%d no longer waits for its table",
+                topic,
+                index,
+                extra=event("retention_resumed", topic=topic, partition=index),
+            )
+
+    def check_disk(self) -> None:
+        """Log an error if the held records take more than the free space."""
+        self._holders = {partition for partition in self._holders if not partition.is_retired}
+        held = held_bytes(self._holders)
+        free = self._free_bytes() if held else 0
+        if held > free:
+            names = ", ".join(sorted({partition.topic for partition in self._holders})[:8])
+            logger.error(
+                "records that are not archived yet fill the disk: retention keeps %d B of %s for "
+                "their tables, and %d B are free",
+                held,
+                names,
+                free,
+                extra=event("archive_lag_critical", bytes=held, free_bytes=free),
+            )
+
+
+def held_bytes(partitions: Iterable[Partition]) -> int:
+    """Return the bytes that retention keeps for tables in all these partitions."""
+    return sum(partition.held_bytes for partition in partitions)

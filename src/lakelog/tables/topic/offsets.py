@@ -4,10 +4,9 @@ The JSON is that of the official Kafka connector, `{"topic": {"partition": offse
 start from a checkpoint that `format("kafka")` wrote, and return to it. Topic ids and leader epochs
 are stored in the name of an additional topic without partitions, `"name@id@0:5,1:7": {}`. A topic's
 name cannot contain `@`, and the official connector ignores a topic without partitions. The id
-distinguishes a topic from its successor of the same name. The epochs show that a log
-lost its tail and grew again (`find_divergences`): such a log looks complete, but some offsets belong
-to other records now. Older checkpoints have `"name@id": {}`, without
-epochs.
+distinguishes a topic from its successor of the same name. The epochs show that a log lost its tail
+and grew again (`find_divergences`): such a log looks complete, but some offsets belong to other
+records now. Older checkpoints have `"name@id": {}`, without epochs.
 
 To limit batches in bytes, the size of records is estimated from samples: brokers state positions in
 offsets only. The estimate reads the first records of some partitions.

@@ -22,7 +22,7 @@ from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.protocol.topics import CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.controller.link import PATIENCE_S, ControllerLink
 from lakelog.server.controller.relays import Relays
 from lakelog.server.inter_broker.reachable_brokers import ReachableBrokers

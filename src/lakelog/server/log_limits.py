@@ -1,8 +1,8 @@
 """Log lines that clients and peers can cause, limited to a number of lines per minute.
 
-A peer can reconnect at once, so without a bound a hostile one could fill the log. Closed
-connections, connections to other brokers, and refused JoinGroup requests have such lines; the
-response of the last has no field for a reason.
+Start with `LogWindow`, the limit. A peer can reconnect at once, so without a bound a hostile one
+could fill the log. Closed connections, connections to other brokers, and refused JoinGroup requests
+have such lines; the response of the last has no field for a reason.
 """
 
 from __future__ import annotations

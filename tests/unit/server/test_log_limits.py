@@ -1,5 +1,3 @@
-"""The log lines about closed connections, of which there may be many."""
-
 from __future__ import annotations
 
 import logging
@@ -9,7 +7,7 @@ import pytest
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.member import JoinRefusal
-from lakelog.server.event_log.rate_limited import (
+from lakelog.server.log_limits import (
     LINES_MAX,
     WINDOW_S,
     ClosingLog,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerRecord
@@ -17,18 +17,63 @@ from lakelog.protocol.connections import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from lakelog.server.auth.broker_proof import (
+from lakelog.protocol.registry import APIS
+from lakelog.server.authentication import (
+    ANONYMOUS,
     MECHANISM,
     NONCE_BYTES,
+    Authentication,
+    AuthenticationState,
+    BrokersApart,
     Ends,
+    NoQuotas,
+    Principal,
     Process,
     ProofCheck,
     RegisteredBrokers,
+    broker_principal,
     prove,
 )
+from lakelog.server.routes import between_brokers
 from lakelog.wire.schema import Message
 from memory_broker import InlineTasks
 from simulator.engine.loop import SimulatedLoop
+
+
+def test_a_principal_is_written_as_acls_and_quotas_name_it() -> None:
+    assert str(Principal("User", "alice")) == "User:alice"
+    assert str(ANONYMOUS) == "User:ANONYMOUS"
+
+
+def test_without_an_authorizer_an_anonymous_client_may_use_each_api() -> None:
+    authorizer = BrokersApart(())
+    assert {authorizer.authorize(ANONYMOUS, api) for api in APIS.values()} == {ErrorCode.NONE}
+
+
+def test_only_a_broker_may_use_the_apis_between_brokers() -> None:
+    authorizer = BrokersApart(between_brokers())
+    refused = {
+        api.name
+        for api in APIS.values()
+        if authorizer.authorize(ANONYMOUS, api) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    }
+    assert refused == {
+        "AlterPartition",
+        "BrokerRegistration",
+        "BrokerHeartbeat",
+        "AllocateProducerIds",
+    }
+    broker = broker_principal(2)
+    assert {authorizer.authorize(broker, api) for api in APIS.values()} == {ErrorCode.NONE}
+
+
+def test_without_quotas_no_request_is_charged_whatever_its_size() -> None:
+    quotas = NoQuotas()
+    assert all(
+        quotas.charge(ANONYMOUS, "client", api, size_bytes=100 << 20) is None
+        for api in APIS.values()
+    )
+
 
 CALLER, CALLEE = Process(1, b"a" * 16), Process(2, b"b" * 16)
 ENDS = Ends("cluster", CALLER, CALLEE)
@@ -204,3 +249,96 @@ def test_many_wrong_proofs_cost_one_look_at_a_time() -> None:
     strangers = [Process(number, b"s" * 16) for number in range(100)]
     assert not any(answers(metadata, *strangers))
     assert metadata.looks == 1
+
+
+ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+KEYS = {*APIS, SASL_HANDSHAKE, SASL_AUTHENTICATE}
+
+
+def allowed(authentication: Authentication) -> set[int]:
+    return {key for key in KEYS if authentication.allows(key)}
+
+
+def authenticated(principal: Principal = ALICE) -> Authentication:
+    authentication = Authentication(is_required=True)
+    authentication.begin()
+    authentication.succeed(principal)
+    return authentication
+
+
+def test_a_client_of_a_listener_without_sasl_is_anonymous_and_may_ask_anything() -> None:
+    authentication = Authentication(is_required=False)
+    assert authentication.state is AuthenticationState.NOT_REQUIRED
+    assert authentication.principal == ANONYMOUS
+    assert str(ANONYMOUS) == "User:ANONYMOUS"
+    assert allowed(authentication) == KEYS
+
+
+def test_a_broker_may_prove_itself_on_a_listener_without_sasl() -> None:
+    authentication = Authentication(is_required=False)
+    authentication.begin()
+    assert allowed(authentication) == {SASL_AUTHENTICATE}
+    with pytest.raises(AssertionError):
+        authentication.begin()
+    authentication.succeed(broker_principal(2))
+    assert allowed(authentication) == KEYS
+    assert str(authentication.principal) == "Broker:2"
+
+
+def test_each_state_allows_the_apis_that_lead_to_the_next() -> None:
+    authentication = Authentication(is_required=True)
+    assert authentication.state is AuthenticationState.HANDSHAKE
+    assert allowed(authentication) == {API_VERSIONS, SASL_HANDSHAKE}
+    authentication.begin()
+    assert allowed(authentication) == {SASL_AUTHENTICATE}
+    assert authentication.principal == ANONYMOUS
+    authentication.succeed(ALICE)
+    assert allowed(authentication) == KEYS
+    assert authentication.principal == ALICE
+    authentication.expire()
+    assert allowed(authentication) == {SASL_HANDSHAKE}
+    authentication.begin()
+    assert allowed(authentication) == {SASL_AUTHENTICATE}
+
+
+def test_every_transition_is_reported() -> None:
+    authentication, states = Authentication(is_required=True), list[AuthenticationState]()
+    authentication.on_change = lambda: states.append(authentication.state)
+    authentication.begin()
+    authentication.succeed(ALICE)
+    authentication.expire()
+    authentication.begin()
+    authentication.succeed(ALICE)
+    assert states == [
+        AuthenticationState.AUTHENTICATING,
+        AuthenticationState.AUTHENTICATED,
+        AuthenticationState.EXPIRED,
+        AuthenticationState.AUTHENTICATING,
+        AuthenticationState.AUTHENTICATED,
+    ]
+
+
+def test_a_client_keeps_its_principal_when_it_authenticates_again() -> None:
+    authentication = authenticated()
+    authentication.begin()
+    with pytest.raises(KafkaError, match="User:alice cannot become User:bob") as caught:
+        authentication.succeed(BOB)
+    assert caught.value.code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert (authentication.state, authentication.principal) == (
+        AuthenticationState.AUTHENTICATING,
+        ALICE,
+    )
+
+
+def test_a_session_does_not_expire_while_its_client_authenticates_again() -> None:
+    authentication = authenticated()
+    authentication.begin()
+    authentication.expire()
+    assert authentication.state is AuthenticationState.AUTHENTICATING
+
+
+def test_success_follows_an_attempt_only() -> None:
+    for authentication in (Authentication(is_required=True), authenticated()):
+        with pytest.raises(AssertionError):
+            authentication.succeed(ALICE)
