@@ -228,7 +228,7 @@ class Consumer(Closeable):
         taken = self._poll(timeout_s, lambda: self._take_columns(chosen, max_records, max_bytes))
         return chosen.table(taken)
 
-    def poll_pandas(self, timeout_s: float = 1.0, **settings: Any) -> Any:
+    def poll_pandas(self, /, timeout_s: float = 1.0, **settings: Any) -> Any:
         """Return the table of `poll_arrow` as a DataFrame of pandas.
 
         settings: of `poll_arrow`. Raises the errors of `poll_arrow`.
@@ -236,7 +236,7 @@ class Consumer(Closeable):
         optional("pandas", "pandas")
         return self.poll_arrow(timeout_s, **settings).to_pandas()
 
-    def poll_polars(self, timeout_s: float = 1.0, **settings: Any) -> Any:
+    def poll_polars(self, /, timeout_s: float = 1.0, **settings: Any) -> Any:
         """Return the table of `poll_arrow` as a DataFrame of polars.
 
         settings: of `poll_arrow`. Raises the errors of `poll_arrow`.
