@@ -24,7 +24,7 @@ from lakelog.base.events import event
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, Membership, commit_offsets, fetch_committed
 from lakelog.client.consumer.batches import LEVELS
-from lakelog.client.consumer.columns import Projection, wanted_columns
+from lakelog.client.consumer.columns import wanted_columns
 from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Misplaced, Trouble
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember
@@ -199,7 +199,12 @@ class Consumer(Closeable):
         other errors of the group; with `auto_offset_reset="none"` also OFFSET_OUT_OF_RANGE, and
         `LogTruncatedError` for a cut. timeout_s: seconds.
         """
-        return self._poll(timeout_s, lambda: self._take(max_records))
+
+        def take_next(position: Position, taken: list[ConsumerRecord]) -> bool:
+            taken += position.take(max_records - len(taken), MAX_DECOMPRESSED_BYTES)
+            return len(taken) >= max_records
+
+        return self._poll(timeout_s, take_next)
 
     def poll_arrow(
         self,
@@ -225,8 +230,16 @@ class Consumer(Closeable):
         and `MissingPackageError`, which names the extra to install. timeout_s: seconds.
         """
         chosen = wanted_columns(columns, null_timestamps=null_timestamps)
-        taken = self._poll(timeout_s, lambda: self._take_columns(chosen, max_records, max_bytes))
-        return chosen.table(taken)
+
+        def take_next(position: Position, taken: list[pa.RecordBatch]) -> bool:
+            count = max_records - sum(rows.num_rows for rows in taken)
+            size = max_bytes - sum(rows.nbytes for rows in taken)
+            batches = position.take_columns(chosen, count, size, MAX_DECOMPRESSED_BYTES)
+            taken += batches
+            is_enough: bool = count <= sum(rows.num_rows for rows in batches)
+            return is_enough or size <= sum(rows.nbytes for rows in batches)
+
+        return chosen.table(self._poll(timeout_s, take_next))
 
     def poll_pandas(self, /, timeout_s: float = 1.0, **settings: Any) -> Any:
         """Return the table of `poll_arrow` as a DataFrame of pandas.
@@ -244,8 +257,10 @@ class Consumer(Closeable):
         polars = optional("polars", "polars")
         return polars.from_arrow(self.poll_arrow(timeout_s, **settings))
 
-    def _poll(self, timeout_s: float, take: Callable[[], list[_Taken]]) -> list[_Taken]:
-        """Return the records that `take` finds; see `poll`."""
+    def _poll(
+        self, timeout_s: float, take_next: Callable[[Position, list[_Taken]], bool]
+    ) -> list[_Taken]:
+        """Return the records that `take_next` finds; see `poll` and `_take`."""
         self._commit_if_wanted()
         deadline = time.monotonic() + timeout_s
         while True:
@@ -254,7 +269,7 @@ class Consumer(Closeable):
                     return []
                 deadline = time.monotonic() + timeout_s
             self._find_positions()
-            records = take()
+            records = self._take(take_next)
             left = deadline - time.monotonic()
             if records or left <= 0:
                 # The next request is in flight while the caller processes these records.
@@ -367,41 +382,25 @@ class Consumer(Closeable):
         self._auto_commit = self._auto_commit and error is None
         self.close()
 
-    def _take(self, max_records: int) -> list[ConsumerRecord]:
-        records: list[ConsumerRecord] = []
+    def _take(self, take_next: Callable[[Position, list[_Taken]], bool]) -> list[_Taken]:
+        """Return the records that are fetched.
+
+        `take_next` adds the next records of a position, and returns whether there are enough.
+        """
+        taken: list[_Taken] = []
         for key, position in list(self._positions.items()):
             before = position.offset
             try:
-                records += position.take(max_records - len(records), MAX_DECOMPRESSED_BYTES)
+                is_enough = take_next(position, taken)
             except ClientError:
                 # The positions of these records have advanced. The next call raises the error.
-                if records:
+                if taken:
                     break
                 raise
             if position.offset != before:
                 self._uncommitted.add(key)
                 self._positions[key] = self._positions.pop(key)  # last at the next call
-            if len(records) >= max_records:
-                break
-        return records
-
-    def _take_columns(self, chosen: Projection, count: int, max_bytes: int) -> list[pa.RecordBatch]:
-        taken: list[pa.RecordBatch] = []
-        for key, position in list(self._positions.items()):
-            before = position.offset
-            try:
-                batches = position.take_columns(chosen, count, max_bytes, MAX_DECOMPRESSED_BYTES)
-            except ClientError:
-                if taken:  # as in `_take`
-                    break
-                raise
-            taken += batches
-            if position.offset != before:
-                self._uncommitted.add(key)
-                self._positions[key] = self._positions.pop(key)  # last at the next call
-            count -= sum(rows.num_rows for rows in batches)
-            max_bytes -= sum(rows.nbytes for rows in batches)
-            if count <= 0 or max_bytes <= 0:
+            if is_enough:
                 break
         return taken
 
