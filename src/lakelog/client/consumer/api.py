@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -94,18 +95,24 @@ class Consumer(Closeable):
             raise ValueError(f"unknown isolation_level {isolation_level!r}; not in {list(LEVELS)}")
         if auto_commit and group is None:
             raise ValueError("auto_commit requires a group")
-        self._bootstrap = bootstrap
-        self._client_id = client_id
         self._group = group
         self._reset = RESETS[auto_offset_reset]
         self._out_of_range_reset = RESETS[out_of_range_reset]
         self._auto_commit = auto_commit
-        self._instance_id = instance_id
-        self._assignors = assignors
-        self._session_timeout_ms = session_timeout_ms
-        self._heartbeat_interval_s = heartbeat_interval_ms / 1000
-        self._max_poll_interval_ms = max_poll_interval_ms
-        self._cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+        self._new_member = partial(
+            GroupMember,
+            assignors=assignors,
+            instance_id=instance_id,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=max_poll_interval_ms,
+        )
+        self._new_session = partial(
+            GroupSession,
+            heartbeat_interval_s=heartbeat_interval_ms / 1000,
+            join_timeout_s=max_poll_interval_ms / 1000,
+        )
+        self._new_cluster = partial(Cluster, bootstrap, client_id=client_id)
+        self._cluster = self._new_cluster(timeout_s=timeout_s)
         self._cluster.request_timeout_s = min(self._cluster.request_timeout_s, timeout_s)
         self._read_committed = LEVELS[isolation_level]
         self._fetcher = Fetcher(
@@ -137,21 +144,9 @@ class Consumer(Closeable):
         names = checked_topics(topics)
         self.unsubscribe()
         self._on_revoked = on_revoked
-        member = GroupMember(
-            self._group,
-            names,
-            assignors=self._assignors,
-            instance_id=self._instance_id,
-            session_timeout_ms=self._session_timeout_ms,
-            rebalance_timeout_ms=self._max_poll_interval_ms,
-        )
-        self._session = GroupSession(
-            member,
-            self._cluster,
-            Cluster(self._bootstrap, client_id=self._client_id),
-            heartbeat_interval_s=self._heartbeat_interval_s,
-            join_timeout_s=self._max_poll_interval_ms / 1000,
-            interruptible=interruptible,
+        member = self._new_member(self._group, names)
+        self._session = self._new_session(
+            member, self._cluster, self._new_cluster(), interruptible=interruptible
         )
 
     def unsubscribe(self) -> None:
