@@ -18,7 +18,7 @@ from lakelog.protocol.connections import (
     SaslHandshakeResponse,
 )
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
-from lakelog.server.auth.broker_proof import NONCE_BYTES, Process, ProofCheck
+from lakelog.server.authentication import NONCE_BYTES, Process, ProofCheck
 from lakelog.wire.codec import decode
 from lakelog.wire.framing import decode_request_header, encode_response
 from lakelog.wire.schema import Message

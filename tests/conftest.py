@@ -71,7 +71,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sink-kills", type=int, default=0, help="kills in each long form of a sink")
     parser.addoption("--readers", default="", help="the python of the environment of readers")
     parser.addoption("--torture-seed", type=int, default=1, help="seed of a cluster's faults")
-    parser.addoption("--prove", action="store_true", help="every planted bug, not one for each law")
+    parser.addoption(
+        "--prove", action="store_true", help="every planted bug, seed and kill of a proof"
+    )
     parser.addoption(
         "--moving-leaders",
         action="store_true",

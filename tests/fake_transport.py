@@ -19,7 +19,7 @@ from lakelog.server.connections.request_budget import RequestBudget
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.session import ClientSession
-from lakelog.server.event_log.rate_limited import ClosingLog
+from lakelog.server.log_limits import ClosingLog
 from lakelog.storage.segments.handles import LogSlice
 from storage_kit import ManualClock
 

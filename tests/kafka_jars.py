@@ -1,4 +1,7 @@
-"""Apache Kafka's jars for the tests that compare with it, resolved by Maven into `build/jars`."""
+"""Apache Kafka's jars for the tests that compare with it, resolved by Maven into `build/jars`.
+
+Programs of tests that use them are compiled once, into `build/classes`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import fcntl
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _HERE = Path(__file__).parent
 _CACHE = _HERE.parent / "build" / "jars"
+_CLASSES = _HERE.parent / "build" / "classes"
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Programs of seconds: compiling them well costs more than it saves."""
 
@@ -37,30 +41,56 @@ def class_path(name: str) -> str:
 def jars_of(pom: Path) -> Path:
     """The folder with the jars that a pom names, downloaded once per content of that file."""
     digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
-    target = _CACHE / f"{pom.parent.name}-{digest}"
-    if not target.exists():
-        _CACHE.mkdir(parents=True, exist_ok=True)
-        with (_CACHE / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not target.exists():
-                _download(pom, target)
-    return target
-
-
-def _download(pom: Path, target: Path) -> None:
-    """Where several processes run tests, one of them does this while the others wait."""
-    partial = target.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     command = [require("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-    subprocess.run([*command, f"-DoutputDirectory={partial}"], check=True)
-    partial.rename(target)
+
+    def download(folder: Path) -> None:
+        subprocess.run([*command, f"-DoutputDirectory={folder}"], check=True)
+
+    return made_once(_CACHE / f"{pom.parent.name}-{digest}", download)
+
+
+def classes_of(source: Path, jars: str) -> Path:
+    """The folder with the classes of one Java file, compiled once per content of that file."""
+    digest = hashlib.sha256(source.read_bytes() + jars.encode()).hexdigest()[:12]
+
+    def compile_to(folder: Path) -> None:
+        # Log4j's jar has a processor of annotations, which would complain.
+        command = [require("javac"), "-proc:none", "-nowarn", "-cp", jars, "-d", str(folder)]
+        subprocess.run([*command, str(source)], check=True)
+
+    return made_once(_CLASSES / f"{source.stem}-{digest}", compile_to)
+
+
+def made_once(target: Path, make: Callable[[Path], None]) -> Path:
+    """Return a file or folder, which the first process makes while others wait, and all keep."""
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            partial = target.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            make(partial)
+            partial.rename(target)
+    return target
 
 
 def java_command(
     name: str, main: str | Path, *arguments: str, options: Sequence[str] = QUICK_START
 ) -> list[str]:
-    """A command line that runs a class of the jars, or a single Java source file against them.
+    """A command line that runs a class of the jars, or a single Java file against them.
 
     `options` are for Java. By default it starts fast; pass options to make it run fast.
     """
-    return [require("java"), *options, "-cp", class_path(name), str(main), *arguments]
+    jars = class_path(name)
+    if isinstance(main, Path):
+        return [
+            require("java"),
+            *options,
+            "-cp",
+            f"{classes_of(main, jars)}:{jars}",
+            main.stem,
+            *arguments,
+        ]
+    return [require("java"), *options, "-cp", jars, main, *arguments]

@@ -19,7 +19,7 @@ from lakelog.protocol.produce import ProduceRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.runtime.posix import PosixDisk, SystemClock
-from lakelog.server.auth.principal import BrokersApart, NoQuotas
+from lakelog.server.authentication import BrokersApart, NoQuotas
 from lakelog.server.connections.listeners import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.requests.admission import Admission

@@ -26,14 +26,13 @@ from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import Buffer, File, Listener, Socket
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import Server
-from lakelog.server.auth.principal import broker_principal
+from lakelog.server.authentication import broker_principal
 from lakelog.server.broker import Broker
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.session import ClientSession
-from lakelog.server.environment import Environment
-from lakelog.server.options import ServeOptions
+from lakelog.server.options import Environment, ServeOptions
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.framing import decode_request_header, decode_response, encode_request

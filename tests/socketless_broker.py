@@ -21,10 +21,10 @@ from lakelog.runtime.api import Clock, Disk, Listener, Socket
 from lakelog.runtime.posix import PosixDisk
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
-from lakelog.server.auth.principal import Principal
+from lakelog.server.authentication import Principal
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.session import ClientSession
-from lakelog.server.environment import Environment
+from lakelog.server.options import Environment
 from lakelog.wire.framing import encode_request
 from storage_kit import ManualClock
 

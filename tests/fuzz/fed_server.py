@@ -19,7 +19,7 @@ from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.session import ClientSession
-from lakelog.server.environment import Environment
+from lakelog.server.options import Environment
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket
 from wire_client import FETCH_VERSION, PRODUCE_VERSION, batch_of, fetch_request, produce_request

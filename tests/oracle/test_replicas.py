@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.records.batch import patch_offset_and_epoch
-from lakelog.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, encode_offsets
+from lakelog.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, offsets_file
 from replica_oracle import check_replicas
 from wire_client import batch_of
 
@@ -27,8 +27,8 @@ def broker(
     log.mkdir(parents=True)
     for base, batches in segments.items():
         (log / f"{base:020}.log").write_bytes(b"".join(batches))
-    (folder / HIGH_WATERMARKS).write_bytes(encode_offsets({PARTITION: high_watermark}))
-    (folder / LOG_STARTS).write_bytes(encode_offsets({PARTITION: log_start}))
+    (folder / HIGH_WATERMARKS).write_bytes(offsets_file().encode({PARTITION: high_watermark}))
+    (folder / LOG_STARTS).write_bytes(offsets_file().encode({PARTITION: log_start}))
     return folder
 
 

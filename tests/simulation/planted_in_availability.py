@@ -21,7 +21,7 @@ from lakelog.server.inter_broker.silence import Silence
 from lakelog.server.monitoring import collect, endpoint
 from lakelog.server.monitoring.readiness import ClusterStanding
 from lakelog.server.monitoring.sources import Sources
-from lakelog.server.topics.availability import Availability
+from lakelog.server.topics.responses import Availability
 from simulation.planted_in_clusters import bug
 
 

@@ -12,7 +12,7 @@ from simulator.plan import DEATHS, PRODUCING, plan_of
 from simulator.runner import main
 
 
-@pytest.mark.parametrize(("brokers", "seeds"), [("1", 20), ("3", 12)])
+@pytest.mark.parametrize(("brokers", "seeds"), [("1", 10), ("3", 6)])
 def test_no_seed_fails(brokers: str, seeds: int, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["--seeds", str(seeds), "--brokers", brokers])
     text = capsys.readouterr().out

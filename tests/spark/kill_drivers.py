@@ -88,20 +88,26 @@ class Driver:
 
 
 class Fleet:
-    """Drivers of one script and one folder of faults. spares: warm drivers in waiting."""
+    """Drivers of one script and one folder of faults.
 
-    def __init__(self, folder: Path, *words: str, spares: int = 0) -> None:
+    spares: warm drivers in waiting; fewer when there have been `limit` drivers in all.
+    """
+
+    def __init__(
+        self, folder: Path, *words: str, spares: int = 0, limit: int | None = None
+    ) -> None:
         self.folder = folder
         self.faults = Faults(folder / "faults")
         self.drivers: list[Driver] = []
         self._words = words
         self._waiting: list[Driver] = []
         self._spares = spares
+        self._limit = limit
         self.current = self.next()
 
     def next(self) -> Driver:
         """Return the next driver, which replaces the present one."""
-        while len(self._waiting) <= self._spares:
+        while len(self._waiting) <= self._spares and len(self.drivers) != self._limit:
             log = self.folder / f"driver-{len(self.drivers)}.log"
             self._waiting.append(Driver(self._words, log, self.faults))
             self.drivers.append(self._waiting[-1])

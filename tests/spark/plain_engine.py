@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from lakelog.spark.archive import sync
 from lakelog.spark.archive.engine import QueryFailedError
 from lakelog.spark.archive.stream import Archived, ArchiveWriter, RangeReader
-from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.progress import ArchiveJob
 
 _one_task = threading.Lock()
 """The context of the task that runs is an attribute of a class."""

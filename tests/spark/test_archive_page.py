@@ -11,7 +11,7 @@ import pytest
 from broker_process import BrokerProcess
 from lakelog.client.admin import Admin
 from lakelog.client.producer.api import Producer
-from lakelog.spark.archive.spark_engine import SparkEngine
+from lakelog.spark.archive.engine import SparkEngine
 from spark.topics import START_MS
 
 if TYPE_CHECKING:

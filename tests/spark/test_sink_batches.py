@@ -14,8 +14,7 @@ from lakelog.client.committed import fetch_committed
 from lakelog.client.producer.transactional import TransactionalProducer
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.spark.sink import shared
-from lakelog.spark.sink.content import Content
-from lakelog.spark.sink.control import Control
+from lakelog.spark.sink.control import Content, Control
 from spark.queries import read, values
 from spark.sink_copies import ROUTED, Copy
 from spark.topics import MakeTopic, produce

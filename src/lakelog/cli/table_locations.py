@@ -203,7 +203,7 @@ def missing_table(topic: str, choice: TableChoice) -> CliError:
 def named_errors() -> Iterator[None]:
     """Raise errors of tables as `CliError`."""
     from lakelog.tables.archive.history import ProgressMismatchError
-    from lakelog.tables.compacted.progress import CompactedTableError
+    from lakelog.tables.compacted.table import CompactedTableError
     from lakelog.tables.iceberg.exchange import UnknownOutcomeError
     from lakelog.tables.topic.errors import (
         ArchiveUnreadableError,
@@ -211,7 +211,7 @@ def named_errors() -> Iterator[None]:
         DataLossError,
         TopicMissingError,
     )
-    from lakelog.tables.upkeep.failures import UNCHANGED
+    from lakelog.tables.upkeep.compaction import UNCHANGED
 
     try:
         yield

@@ -24,9 +24,8 @@ from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.appends.slow_batches import SlowBatches
-from lakelog.server.auth.broker_proof import RegisteredBrokers
-from lakelog.server.auth.principal import BrokersApart, NoQuotas
-from lakelog.server.broker import Broker
+from lakelog.server.authentication import BrokersApart, NoQuotas, RegisteredBrokers
+from lakelog.server.broker import Broker, Settings
 from lakelog.server.connections.listeners import Listeners
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.sweep import ConnectionSweep
@@ -34,21 +33,17 @@ from lakelog.server.controller.control_plane import ControlPlane
 from lakelog.server.controller.membership import KeptTopics
 from lakelog.server.coordinators.local import Coordinators
 from lakelog.server.coordinators.producer_ids import ProducerIds
-from lakelog.server.data_folder import DataFolder
-from lakelog.server.environment import Environment
-from lakelog.server.event_log.change_log import log_changes
-from lakelog.server.event_log.replication import log_elections, log_leaderless
+from lakelog.server.data_folder import DataFolder, FolderWatch
+from lakelog.server.event_log import log_changes, log_elections, log_leaderless
 from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Check, Stage
-from lakelog.server.options import ReadyInfo, ServeOptions, StartError
+from lakelog.server.options import Environment, ReadyInfo, ServeOptions, StartError
 from lakelog.server.replication.replica_manager import ReplicaEvents, ReplicaManager
 from lakelog.server.requests.admission import Admission
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.routes import advertised_apis, between_brokers, newer_api_versions, routes
-from lakelog.server.settings import Settings
 from lakelog.server.topics.topics import Topics
-from lakelog.server.upkeep.folder_watch import FolderWatch
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.errors import StorageError

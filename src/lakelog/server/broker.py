@@ -1,19 +1,26 @@
-"""The parts of the broker that request handlers use, by name.
+"""The parts of the broker that request handlers use, by name, and its settings in force.
 
-It decides nothing and does no I/O; `app` builds it.
+`Broker` decides nothing and does no I/O; `app` builds it. `Settings` overrides the settings of the
+start by later ones. `serve --set` overrides values that earlier runs have stored. A value that is
+set while the broker runs overrides `--set`, so the newest setting counts.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.key import ConfigError
+from lakelog.base.events import event
 from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
+from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.records import ResourceType
 from lakelog.protocol.connections import ApiVersion
 from lakelog.protocol.metadata import LeaderIdAndEpoch, NodeEndpoint
 from lakelog.replica.fetch_session import FetchSessions
@@ -22,7 +29,7 @@ from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
 from lakelog.server.appends.slow_batches import SlowBatches
-from lakelog.server.auth.broker_proof import RegisteredBrokers
+from lakelog.server.authentication import RegisteredBrokers
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.controller.controller import Controller
@@ -39,6 +46,8 @@ from lakelog.server.topics.responses import KnownMetadata
 from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import StoredChecks
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +167,62 @@ class Broker:
             for node in self.nodes_for(connection)
             if node.node_id in leader_ids
         ]
+
+
+class Settings:
+    """Keeps `broker.config`, and which static settings override stored ones."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def start(self, image: MetadataImage) -> None:
+        """Warn of other stored values that the command line overrides."""
+        self._use(image)
+        static = self._broker.static_config
+        for key in sorted(static.forced):
+            for target, value in self._stored(image, key).items():
+                if value == static.static[key]:
+                    continue
+                logger.warning(
+                    "%s=%s of the command line overrules the stored value %s until the stored "
+                    "value changes; `lakelog config set %s --unset %s` removes it",
+                    key,
+                    static.static[key],
+                    value,
+                    target,
+                    key,
+                    extra=event("stored_setting_overruled", key=key),
+                )
+
+    def follow(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Apply the settings of a new image."""
+        if new.config_map is old.config_map:
+            return
+        forced = self._broker.static_config.forced
+        kept = {key for key in forced if self._stored(old, key) == self._stored(new, key)}
+        if kept != forced:
+            self._broker.static_config = self._broker.static_config.with_forced(kept)
+        self._use(new)
+
+    def _use(self, image: MetadataImage) -> None:
+        static = self._broker.static_config
+        try:
+            self._broker.use_config(effective_broker_config(image, static, self._broker.node_id))
+        except ConfigError as error:
+            logger.warning(
+                "dynamic configuration is ignored: %s",
+                error,
+                extra=event("dynamic_config_ignored"),
+            )
+
+    def _stored(self, image: MetadataImage, key: str) -> dict[str, str]:
+        """Return the stored values of a key, for all brokers and for this one.
+
+        The keys are the options of `lakelog config` that name the brokers.
+        """
+        node_id = self._broker.node_id
+        targets = {"--all-brokers": "", f"--broker {node_id}": str(node_id)}
+        layers = {
+            target: image.configs(ResourceType.BROKER, name) for target, name in targets.items()
+        }
+        return {target: layer[key] for target, layer in layers.items() if key in layer}

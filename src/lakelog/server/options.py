@@ -1,7 +1,8 @@
-"""The options of `serve`, the description of a ready broker, and the errors of a start."""
+"""The options and the environment of a broker, and the errors of a start."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,10 @@ from typing import Any
 
 from lakelog import __version__
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.zookeeper.address import EnsembleAddress
+from lakelog.metrics.durations import Durations
+from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +110,23 @@ class ListenError(StartError):
         what = " for http" if for_http else ""
         super().__init__(f"cannot listen on {address}{what}: {error.strerror or error}")
         self.for_http = for_http
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The environment of one broker, which a simulation replaces."""
+
+    clock: Clock
+    disk: Disk
+    net: Net
+    tasks: Tasks
+    random: Random
+    processes: Processes
+    metadata: MetadataStore
+    """Not yet open."""
+    open_files_max: int
+    """Open files of logs; connections and everything else come on top."""
+    fsyncs: Durations = field(default_factory=Durations)
+    """Durations of fsyncs, which the disk adds."""
+    connections_max: int = sys.maxsize
+    """Connections of clients for which the process has descriptors."""

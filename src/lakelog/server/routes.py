@@ -13,7 +13,7 @@ from typing import Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.connections import ApiVersion
 from lakelog.protocol.registry import APIS
-from lakelog.server.auth.principal import BROKER
+from lakelog.server.authentication import BROKER
 from lakelog.server.broker import Broker
 from lakelog.server.controller.link import may_be_done
 from lakelog.server.handlers import (

@@ -21,9 +21,8 @@ from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import Server
-from lakelog.server.environment import Environment
 from lakelog.server.metadata_store import metadata_store
-from lakelog.server.options import ServeOptions, StartError, StoppedError
+from lakelog.server.options import Environment, ServeOptions, StartError, StoppedError
 
 logger = logging.getLogger(__name__)
 

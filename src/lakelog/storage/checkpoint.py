@@ -13,9 +13,9 @@ Source: `CheckpointFile`, `OffsetCheckpointFile` and `LeaderEpochCheckpointFile`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.runtime.api import Disk
@@ -30,43 +30,45 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 _VERSION = "0"
+V = TypeVar("V")
 
 
 class MalformedCheckpoint(ValueError):  # noqa: N818 - a state of the file
     """The file is damaged; its values must be found in the logs."""
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Return the content of a file of offsets, in Kafka's format (`OffsetCheckpointFile`)."""
-    return _encode(
-        f"{topic} {partition} {offsets[topic, partition]}" for topic, partition in offsets
-    )
+class RowsFile(Generic[V]):
+    """The content of a file with a row for each log, which `row` makes and `whole` joins.
 
-
-class _OffsetsFile:
-    """The contents of one file of offsets.
-
-    Lines are kept from one write to the next, because few of thousands of logs change between.
+    Rows are kept from one write to the next, because few of thousands of logs change between.
     """
 
-    __slots__ = ("_data", "_lines", "_offsets")
+    __slots__ = ("_data", "_row", "_rows", "_values", "_whole")
 
-    def __init__(self) -> None:
-        self._offsets: dict[TopicPartition, int] = {}
-        self._lines: dict[TopicPartition, str] = {}
-        self._data = encode_offsets({})
+    def __init__(
+        self, row: Callable[[TopicPartition, V], str], whole: Callable[[Iterable[str]], bytes]
+    ) -> None:
+        self._row = row
+        self._whole = whole
+        self._values: dict[TopicPartition, V] = {}
+        self._rows: dict[TopicPartition, str] = {}
+        self._data = whole(())
 
-    def encode(self, offsets: dict[TopicPartition, int]) -> bytes:
-        """Return the file, as `encode_offsets`; the caller does not change `offsets` afterwards."""
-        before, lines = self._offsets, self._lines
-        if offsets != before:
-            self._lines = {
-                key: lines[key] if before.get(key) == offset else f"{key[0]} {key[1]} {offset}"
-                for key, offset in offsets.items()
+    def encode(self, values: dict[TopicPartition, V]) -> bytes:
+        """Return the file; the caller does not change `values` afterwards."""
+        before, rows = self._values, self._rows
+        if values != before:
+            self._rows = {
+                key: rows[key] if before.get(key) == value else self._row(key, value)
+                for key, value in values.items()
             }
-            self._data = _encode(self._lines.values())
-            self._offsets = offsets
+            self._data, self._values = self._whole(self._rows.values()), values
         return self._data
+
+
+def offsets_file() -> RowsFile[int]:
+    """Return a file of offsets, in Kafka's format (`OffsetCheckpointFile`)."""
+    return RowsFile(lambda key, offset: f"{key[0]} {key[1]} {offset}", _encode)
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
@@ -129,7 +131,7 @@ class Checkpoints:
         self._disk = disk
         self._seal = seal
         self._folder = folder
-        self._files: dict[str, _OffsetsFile] = {}
+        self._files: dict[str, RowsFile[int]] = {}
         self._written: dict[Path, bytes] = {}
 
     def begin(
@@ -141,7 +143,7 @@ class Checkpoints:
         """
         files = {self._seal.sealed: sealed}
         for name, values in offsets.items():
-            encoded = self._files.setdefault(name, _OffsetsFile()).encode(values)
+            encoded = self._files.setdefault(name, offsets_file()).encode(values)
             files[self._folder / name] = encoded
         changed = {path: data for path, data in files.items() if self._written.get(path) != data}
         return CheckpointJob(self._disk, self._seal, changed, self._written)

@@ -10,6 +10,7 @@ Source: `org.apache.kafka.storage.internals.log.LogFileUtils` and `UnifiedLog`.
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from lakelog.runtime.api import Disk
@@ -124,6 +125,19 @@ def remove_if_exists(disk: Disk, path: Path) -> None:
         return
 
 
+def remove_durably(disk: Disk, path: Path) -> None:
+    """Remove a file, unless it is missing, and its name from the device. Raises `OSError`."""
+    if disk.exists(path):
+        disk.remove(path)
+        disk.sync_dir(path.parent)
+
+
+def sync_file(disk: Disk, path: Path) -> None:
+    """Block until a file is durable. Raises `OSError`."""
+    with closing(disk.open(path)) as file:
+        file.sync()
+
+
 def is_blank(disk: Disk, folder: Path) -> bool:
     """Return whether nothing has ever been written to the log in `folder`. Raises `OSError`."""
     logs = [name for name in disk.list(folder) if name.endswith(LOG)]
@@ -154,10 +168,7 @@ def write_aside(disk: Disk, path: Path, data: bytes) -> Path:
     If it is not renamed, the next start removes it. Raises `OSError`.
     """
     temporary = path.with_name(path.name + ".tmp")
-    file = disk.open(temporary, create=True)
-    try:
+    with closing(disk.open(temporary, create=True)) as file:
         file.truncate(0)
         file.write_at(0, data)
-    finally:
-        file.close()
     return temporary

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakelog.base.errors import lacks_descriptors
-from lakelog.storage.files import PARTITION_METADATA, SYNC_FAILED
+from lakelog.storage.files import PARTITION_METADATA, SYNC_FAILED, sync_file
 from lakelog.storage.segments.handles import Handle
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
@@ -200,22 +200,12 @@ class FlushJob:
             segments.disk.open(segments.folder / SYNC_FAILED, create=True).close()
 
     def _sync(self) -> None:
+        disk = self.flushes.segments.disk
         for handle in self.handles:
             handle.file.sync()
         for path in self.names:
             with suppress(FileNotFoundError):  # the log has been deleted meanwhile
-                self._sync_name(path)
-
-    def _sync_name(self, path: Path) -> None:
-        disk = self.flushes.segments.disk
-        if disk.is_dir(path):
-            disk.sync_dir(path)
-            return
-        file = disk.open(path)
-        try:
-            file.sync()
-        finally:
-            file.close()
+                disk.sync_dir(path) if disk.is_dir(path) else sync_file(disk, path)
 
     def release(self) -> None:
         """Close the files. A job that has not succeeded leaves its log `broken`.

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
@@ -58,7 +58,16 @@ from lakelog.storage.files import replace
 from lakelog.storage.flush import Flushes, FlushJob
 from lakelog.storage.preparation import NotReady, wait_for
 from lakelog.storage.producers.beginnings import Verification
-from lakelog.storage.producers.replay import TruncatedState, Truncation, TruncationJob, rebuild
+from lakelog.storage.producers.replay import (
+    TruncatedState,
+    Truncation,
+    TruncationJob,
+    cut_aborted,
+    keep_aborted,
+    rebuild,
+    replace_aborted,
+    write_aborted,
+)
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import BatchMetadata, ProducerStateTable
 from lakelog.storage.reading.aborted import aborted_in
@@ -66,19 +75,11 @@ from lakelog.storage.reading.reader import LogReader
 from lakelog.storage.reading.seeking import check_append, check_seek
 from lakelog.storage.reading.timestamps import Search, search_max_timestamp, search_timestamp
 from lakelog.storage.retention import count_deletable
-from lakelog.storage.segments.aborted import (
-    cut_aborted,
-    keep_aborted,
-    replace_aborted,
-    write_aborted,
-)
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.storage.segments.txn_index import AbortedTransaction
 from lakelog.storage.validation import Origin, check_incoming
-
-T = TypeVar("T")
 
 
 class AppendResult(NamedTuple):
@@ -696,13 +697,14 @@ class Log:
         # Only committed segments are deleted. A later leader may lack the others, and the start of
         # this log would then lie beyond its end.
         committed = self.log_end_offset if high_watermark is None else high_watermark
-        ask = wait_for if may_wait else _ask_once
         start, end = self.log_start_offset, self.log_end_offset
-        count = ask(partial(count_deletable, segments, self.config, now_ms, start, end, committed))
+        ask = partial(count_deletable, segments, self.config, now_ms, start, end, committed)
+        count = wait_for(ask, may_wait=may_wait)
         if not count:
             return 0
         if count == len(segments):
-            ask(partial(check_append, segments))  # a roll writes the indexes
+            # A roll writes the indexes.
+            wait_for(partial(check_append, segments), may_wait=may_wait)
         if count == len(segments) and not self._roll_to_retain(now_ms):
             count -= 1
         start = segments[count].base_offset
@@ -721,7 +723,7 @@ class Log:
         """
         segments, start, end = self.segments, self.log_start_offset, self.log_end_offset
         args = (segments, self.config, now_ms, start, end, high_watermark)
-        count = _ask_once(partial(count_deletable, *args))
+        count = count_deletable(*args)
         return sum(segment.size for segment in segments[:count])
 
     def _roll_to_retain(self, now_ms: int) -> bool:
@@ -759,9 +761,9 @@ class Log:
         """
         if offset >= self.log_end_offset:
             return
-        ask = wait_for if may_wait else _ask_once
-        keep, end = ask(partial(self._place_of_cut, offset))
-        state = ask(partial(self._state_after, Truncation.of(self.segments, keep, end)))
+        keep, end = wait_for(partial(self._place_of_cut, offset), may_wait=may_wait)
+        truncation = Truncation.of(self.segments, keep, end)
+        state = wait_for(partial(self._state_after, truncation), may_wait=may_wait)
         self._cut(keep, end, state.last)
         # Sequences of removed batches must be accepted again.
         self.producers.load(state.entries)
@@ -850,7 +852,3 @@ class Log:
         self.segments.replace(old, new, due_ms)
         for segment in old[1:]:
             self.snapshots.remove_at(segment.base_offset)
-
-
-def _ask_once(ask: Callable[[], T]) -> T:
-    return ask()

@@ -60,12 +60,32 @@ from lakelog.base.events import event
 from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.records import crc
 from lakelog.runtime.api import Disk
-from lakelog.storage.files import read_if_exists
+from lakelog.storage.files import read_if_exists, remove_durably, sync_file
 
 _logger = logging.getLogger(__name__)
 
 BOOT_ID = "boot-id"
 _SEALED = b"sealed\n"
+DURABLE_TOPICS = "durable-topics"
+_DURABLE_HEAD = b"lakelog durable-topics 1 %08x\n"
+FOLDER_SEAL = "folder-seal"
+_SEAL_HEAD = b"lakelog folder-seal 1 %08x\n"
+_NONE = "-"
+
+
+def with_checksum(head: bytes, body: bytes) -> bytes:
+    """Return `body` behind a first line that `head` makes with the CRC-32C of `body`."""
+    return head % crc.crc32c(body) + body
+
+
+def checked_body(head: bytes, data: bytes) -> bytes | None:
+    """Return the lines behind the first one; None if the first one does not fit them."""
+    body = data[len(head % 0) :]
+    return body if data == with_checksum(head, body) else None
+
+
+def _encode_lines(head: bytes, lines: Iterable[str]) -> bytes:
+    return with_checksum(head, "".join(f"{line}\n" for line in lines).encode())
 
 
 class PageCacheMark:
@@ -130,9 +150,7 @@ class PageCacheMark:
 
     def remove(self) -> None:
         """Remove the file, durably. Raises `OSError`."""
-        if self._disk.exists(self.path):
-            self._disk.remove(self.path)
-            self._disk.sync_dir(self.path.parent)
+        remove_durably(self._disk, self.path)
 
     def on_failure(self) -> None:
         """Remove the file until the next start: cached pages may never reach the device."""
@@ -152,11 +170,6 @@ class PageCacheMark:
 
     def _present(self) -> bytes:
         return self._disk.page_cache_id(self._lock).encode()
-
-
-DURABLE_TOPICS = "durable-topics"
-_DURABLE_HEAD = b"lakelog durable-topics 1 %08x\n"
-_DURABLE_HEAD_SIZE = len(_DURABLE_HEAD % 0)
 
 
 class DurableTopicsFound(NamedTuple):
@@ -185,9 +198,8 @@ class DurableMark:
         """
         if self.is_void:
             return None
-        data = read_if_exists(self._disk, self.path) or b""
-        head, body = data[:_DURABLE_HEAD_SIZE], data[_DURABLE_HEAD_SIZE:]
-        if head != _DURABLE_HEAD % crc.crc32c(body):
+        body = checked_body(_DURABLE_HEAD, read_if_exists(self._disk, self.path) or b"")
+        if body is None:
             return None
         folder, processes, *topics = body.decode().splitlines()
         if folder != self._disk.file_id(self._lock):
@@ -201,31 +213,18 @@ class DurableMark:
         """Replace the file, durably. Raises `OSError`; the old file may then still be there."""
         if not self._has_synced_lock:
             # The file names the inode of the lock, which has to survive the failure, too.
-            lock = self._disk.open(self._lock)
-            try:
-                lock.sync()
-            finally:
-                lock.close()
+            sync_file(self._disk, self._lock)
             self._has_synced_lock = True
         lines = [
             self._disk.file_id(self._lock),
             " ".join(encode_uuid(process) for process in processes),
             *sorted(encode_uuid(topic_id) for topic_id in topic_ids),
         ]
-        body = "".join(f"{line}\n" for line in lines).encode()
-        self._disk.write_atomic(self.path, _DURABLE_HEAD % crc.crc32c(body) + body)
+        self._disk.write_atomic(self.path, _encode_lines(_DURABLE_HEAD, lines))
 
     def remove(self) -> None:
         """Remove the file, durably. Raises `OSError`."""
-        if self._disk.exists(self.path):
-            self._disk.remove(self.path)
-            self._disk.sync_dir(self.path.parent)
-
-
-FOLDER_SEAL = "folder-seal"
-_SEAL_HEAD = b"lakelog folder-seal 1 %08x\n"
-_SEAL_HEAD_SIZE = len(_SEAL_HEAD % 0)
-_NONE = "-"
+        remove_durably(self._disk, self.path)
 
 
 class _Sealed(NamedTuple):
@@ -326,8 +325,7 @@ class FolderSeal:
         return not self.is_blank and upcoming == f"{checksum} {self._disk.inode(self.sealed)}"
 
     def _write(self, sealed: _Sealed) -> None:
-        body = "".join(f"{line}\n" for line in sealed).encode()
-        self._disk.write_atomic(self.path, _SEAL_HEAD % crc.crc32c(body) + body)
+        self._disk.write_atomic(self.path, _encode_lines(_SEAL_HEAD, sealed))
 
 
 def _checksum(data: bytes) -> str:
@@ -336,7 +334,5 @@ def _checksum(data: bytes) -> str:
 
 def _decoded(data: bytes) -> _Sealed | None:
     """Return the lines of the file, None if it is damaged."""
-    body = data[_SEAL_HEAD_SIZE:]
-    if data[:_SEAL_HEAD_SIZE] != _SEAL_HEAD % crc.crc32c(body):
-        return None
-    return _Sealed(*body.decode().splitlines())
+    body = checked_body(_SEAL_HEAD, data)
+    return None if body is None else _Sealed(*body.decode().splitlines())

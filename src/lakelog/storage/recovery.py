@@ -13,6 +13,7 @@ trusted, as by all other reads: it will write its dirty pages, or the next sync 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 from lakelog.records.batch import (
@@ -195,13 +196,10 @@ def _keep_aside(segment: Segment, position: int, end: int) -> None:
     """Copy the tail, durably, before it is cut off."""
     source = segment.open().file
     path = segment.folder / cut_name(segment.base_offset, position)
-    target = segment.disk.open(path, create=True)
-    try:
+    with closing(segment.disk.open(path, create=True)) as target:
         target.truncate(0)
         for at in range(position, end, _WINDOW):
             target.write_at(at - position, source.read_at(at, min(_WINDOW, end - at)))
         target.sync()
-    finally:
-        target.close()
     # The name of the copy must be durable too, or the truncation could outlive it.
     segment.disk.sync_dir(segment.folder)

@@ -19,7 +19,7 @@ from lakelog.metadata.store.api import MetadataStore, Snapshot
 from lakelog.metadata.store.zookeeper.address import EnsembleAddress
 from lakelog.runtime.api import Random, Tasks
 from lakelog.server.app import ServeOptions, Server, StartError
-from lakelog.server.environment import Environment
+from lakelog.server.options import Environment
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place

@@ -33,7 +33,7 @@ from lakelog.protocol.transactions import (
     AddPartitionsToTxnResponse,
     EndTxnRequest,
 )
-from lakelog.server.requests.error_codes import codes_in
+from lakelog.server.requests.metrics import codes_in
 from simulator.engine.process import Process
 from simulator.network.connection import PATIENCE_S, Connections, NoResponse
 from simulator.network.network import Network

@@ -29,8 +29,8 @@ from lakelog.runtime.api import Buffer
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server, StartError
-from lakelog.server.environment import Environment
 from lakelog.server.handlers.topics import delete_records
+from lakelog.server.options import Environment
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.preparation import wait_for
 from storage_kit import make_batch

@@ -9,9 +9,12 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_type
 
 from lakelog.spark.registry import Decoder, from_registry, without_fixed
-from lakelog.tables.registry.client import RegistryAddress
-from lakelog.tables.registry.errors import RegistryAccessError, SchemaMissingError
-from lakelog.tables.registry.schema_id import KEY_HEADER
+from lakelog.tables.registry.client import (
+    KEY_HEADER,
+    RegistryAccessError,
+    RegistryAddress,
+    SchemaMissingError,
+)
 from lakelog.tables.registry.schemas import SubjectVersion, schemas_of
 from lakelog.tables.topic.errors import BadRecordError, OptionError
 from lakelog.tables.typed.shapes import extended

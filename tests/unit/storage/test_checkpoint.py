@@ -16,7 +16,7 @@ from lakelog.storage.checkpoint import (
     decode_epochs,
     decode_offsets,
     encode_epochs,
-    encode_offsets,
+    offsets_file,
 )
 from lakelog.storage.marks import FolderSeal
 from storage_kit import TOPIC_ID, ManualClock
@@ -26,8 +26,8 @@ FOLDER = Path("/data")
 
 def test_files_are_read_as_they_were_written() -> None:
     offsets = {("a", 0): 5, ("a-b", 12): 0}
-    assert encode_offsets(offsets) == b"0\n2\na 0 5\na-b 12 0\n"
-    assert decode_offsets(encode_offsets(offsets)) == offsets
+    assert offsets_file().encode(offsets) == b"0\n2\na 0 5\na-b 12 0\n"
+    assert decode_offsets(offsets_file().encode(offsets)) == offsets
     assert decode_epochs(encode_epochs([(0, 0), (3, 10)])) == [(0, 0), (3, 10)]
 
 

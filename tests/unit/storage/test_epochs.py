@@ -10,7 +10,7 @@ from lakelog.storage.checkpoint import (
     decode_epochs,
     decode_offsets,
     encode_epochs,
-    encode_offsets,
+    offsets_file,
 )
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.folder.identity import decode_partition_metadata, encode_partition_metadata
@@ -95,8 +95,8 @@ def test_text_checkpoints_are_lines() -> None:
     assert decode_epochs(encode_epochs(ENTRIES)) == ENTRIES
     assert encode_epochs([]) == b"0\n0\n"
     offsets = {("a", 0): 5, ("b.c-d_e", 12): 1 << 40}
-    assert encode_offsets(offsets) == b"0\n2\na 0 5\nb.c-d_e 12 1099511627776\n"
-    assert decode_offsets(encode_offsets(offsets)) == offsets
+    assert offsets_file().encode(offsets) == b"0\n2\na 0 5\nb.c-d_e 12 1099511627776\n"
+    assert decode_offsets(offsets_file().encode(offsets)) == offsets
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.tables.iceberg import commit_lock
+from lakelog.tables.iceberg import exchange as commit_lock
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import new_table
 

@@ -323,7 +323,7 @@ def list_(*, where: WarehouseChoice, session: CommandSession, output: Output) ->
 
 def _listed(client: TopicClient, topic: TopicMeta, table: TableLocation) -> dict[str, Any]:
     """Return the row of a topic with a table."""
-    from lakelog.tables.compacted.location import find_compacted
+    from lakelog.tables.compacted.table import find_compacted
 
     compacted = find_compacted(client, topic.name, table.address)
     is_known = table.is_enabled or bool(table.published)
@@ -375,7 +375,7 @@ def drop(
     from lakelog.tables.archive.location import find_locations
     from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep import ownership
-    from lakelog.tables.upkeep.removal import is_unfinished
+    from lakelog.tables.upkeep.ownership import is_unfinished
 
     with (
         named_errors(),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakelog.tables.iceberg.address import TableAddress
     from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep.audit import PartitionAudit
-    from lakelog.tables.upkeep.overview import Overview
+    from lakelog.tables.upkeep.whereabouts import Overview
 
 _OFFSETS = ("partition", "archived_from", "archived_to", "log_start", "log_end", "lag")
 _AUDITED = (
@@ -51,7 +51,7 @@ def describe(topic: str, *, where: TableChoice, session: CommandSession, output:
     Of a table of newest records: its size, and the archived offsets that it does not have.
     """
     with opened_archive(session, topic, where) as (client, archive):
-        from lakelog.tables.upkeep.overview import overview
+        from lakelog.tables.upkeep.whereabouts import overview
 
         summary = overview(client, archive)
         show(described(archive, summary, compacted_facts(client, archive)), output.format)
@@ -306,8 +306,8 @@ def refresh(
     too.
     """
     with opened_archive(session, topic, where) as (client, archive):
-        from lakelog.tables.compacted.location import find_compacted
         from lakelog.tables.compacted.refresh import Refresh
+        from lakelog.tables.compacted.table import find_compacted
 
         compacted = find_compacted(client, topic, archive.address)
         if compacted is None:
@@ -379,9 +379,8 @@ def compacted_to_drop(client: TopicClient, archive_table: TableLocation) -> Tabl
 
     A failed drop may have left files of it, which the next one deletes.
     """
-    from lakelog.tables.compacted.location import find_compacted
-    from lakelog.tables.compacted.table import find_table, is_compacted_of
-    from lakelog.tables.upkeep.removal import is_unfinished
+    from lakelog.tables.compacted.table import find_compacted, find_table, is_compacted_of
+    from lakelog.tables.upkeep.ownership import is_unfinished
 
     topic_id = client.describe([archive_table.topic])[archive_table.topic].topic_id
     compacted = find_compacted(

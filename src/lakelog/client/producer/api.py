@@ -34,7 +34,7 @@ from lakelog.client.producer.records import (
 from lakelog.client.producer.results import BatchResult, Delivery, TableDelivery
 from lakelog.client.producer.sender import Sender
 from lakelog.client.view import ClusterView
-from lakelog.columns.encoding.batch import EncodedBatch
+from lakelog.columns.encoding.rows import EncodedBatch
 from lakelog.records.builder import HeaderItems
 from lakelog.records.compression import Codec
 from lakelog.runtime.api import Buffer

@@ -8,9 +8,9 @@ from typing import Any, SupportsIndex
 from lakelog.base.errors import ErrorCode
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.client.errors import NotWrittenError
-from lakelog.columns.encoding.batch import EncodedBatch
 from lakelog.columns.encoding.columns import BadRowError
 from lakelog.columns.encoding.encode import RowEncoder
+from lakelog.columns.encoding.rows import EncodedBatch
 from lakelog.columns.encoding.topics import TopicRows, as_table, split_topics
 from lakelog.records.compression import Codec
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.columns.compiler import compiled, empty, first_call
-from lakelog.columns.encoding.batch import EncodedBatch
 from lakelog.columns.encoding.columns import Headers
 from lakelog.columns.encoding.loop import (
     NO_PARTITION,
@@ -29,7 +28,7 @@ from lakelog.columns.encoding.loop import (
     size_at,
     write,
 )
-from lakelog.columns.encoding.rows import Rows
+from lakelog.columns.encoding.rows import EncodedBatch, Rows
 from lakelog.records.batch import HEADER_SIZE
 from lakelog.records.compression import Codec
 

@@ -16,7 +16,7 @@ from lakelog.runtime.api import Clock
 from lakelog.server.connections.request_budget import RequestBudget
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.session import ClientSession
-from lakelog.server.event_log.rate_limited import ClosingLog
+from lakelog.server.log_limits import ClosingLog
 
 
 class AcceptRate:

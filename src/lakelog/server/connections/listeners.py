@@ -14,8 +14,13 @@ from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_sink import RequestSink
 from lakelog.server.connections.session import ClientSession
-from lakelog.server.environment import Environment
-from lakelog.server.options import ListenError, ServeOptions, StartError, is_every_interface
+from lakelog.server.options import (
+    Environment,
+    ListenError,
+    ServeOptions,
+    StartError,
+    is_every_interface,
+)
 
 logger = logging.getLogger(__name__)
 

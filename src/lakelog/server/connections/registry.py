@@ -12,7 +12,7 @@ from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import AcceptRate, Limits, SharedLimit
 from lakelog.server.connections.request_budget import RequestBudget
 from lakelog.server.connections.request_memory import RequestMemory
-from lakelog.server.event_log.rate_limited import ClosingLog
+from lakelog.server.log_limits import ClosingLog
 
 _UNREAD = "unread responses take more than 256 MiB"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.runtime.api import Socket
-from lakelog.server.auth.authentication import Authentication
+from lakelog.server.authentication import Authentication
 
 
 class ClientSession:

@@ -23,7 +23,7 @@ from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.replica.role import Role
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.declared_levels import DeclaredLevels
 from lakelog.server.controller.link import ControllerLink
@@ -31,10 +31,9 @@ from lakelog.server.controller.membership import KeptTopics, Membership
 from lakelog.server.controller.presence import Presence
 from lakelog.server.controller.relays import Relays
 from lakelog.server.controller.succession import Succession
-from lakelog.server.environment import Environment
 from lakelog.server.inter_broker.peer import Peer, Peers, PeerSeams
 from lakelog.server.inter_broker.watch import PeerWatch
-from lakelog.server.options import ServeOptions
+from lakelog.server.options import Environment, ServeOptions
 from lakelog.server.upkeep.shortages import Shortages
 
 logger = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.controller.relays import ATTEMPT_S, Relays, unregistered
 from lakelog.server.inter_broker.errors import PeerError, PeerUnsupportedError
 from lakelog.server.inter_broker.peer import Peer
-from lakelog.server.requests.error_codes import codes_in
+from lakelog.server.requests.metrics import codes_in
 from lakelog.wire.schema import Message
 
 PATIENCE_S = 30.0

@@ -20,7 +20,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.log import MetadataLog
 from lakelog.protocol.brokers import AlterPartitionRequest
 from lakelog.runtime.api import Tasks, complete
-from lakelog.server.auth.principal import Principal, is_broker
+from lakelog.server.authentication import Principal, is_broker
 from lakelog.server.inter_broker.errors import PeerError, PeerTimedOutError
 from lakelog.server.inter_broker.peer import Peer
 from lakelog.server.inter_broker.silence import Silence

@@ -18,8 +18,8 @@ from lakelog.base.events import event
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
-from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from lakelog.coordinator.transaction.ids import TransactionConfig
 from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import PartitionRecord, Record, TopicRecord, TopicRemoved
@@ -40,8 +40,8 @@ from lakelog.server.coordinators.partition_log import LocalPartitionLogs
 from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.coordinators.producer_logs import ClusterProducerLogs
 from lakelog.server.coordinators.verification import ClusterVerification
-from lakelog.server.event_log.rate_limited import RefusedJoins
 from lakelog.server.inter_broker.peer import Peer
+from lakelog.server.log_limits import RefusedJoins
 from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.wire.primitives import WireError

@@ -16,7 +16,7 @@ from lakelog.protocol.brokers import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from lakelog.server.auth.principal import is_broker
+from lakelog.server.authentication import is_broker
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

@@ -15,7 +15,7 @@ from lakelog.protocol.cluster import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from lakelog.server.auth.principal import BROKER
+from lakelog.server.authentication import BROKER
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

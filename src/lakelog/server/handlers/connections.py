@@ -5,25 +5,35 @@ from __future__ import annotations
 import re
 
 from lakelog.base.errors import ErrorCode
+from lakelog.metadata.features import SUPPORTED
+from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.connections import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
+    SupportedFeatureKey,
 )
-from lakelog.server.auth.authentication import AuthenticationState
-from lakelog.server.auth.broker_proof import MECHANISM, NONCE_BYTES, Process, ProofCheck
-from lakelog.server.auth.principal import broker_principal
+from lakelog.server.authentication import (
+    MECHANISM,
+    NONCE_BYTES,
+    AuthenticationState,
+    Process,
+    ProofCheck,
+    broker_principal,
+)
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
-from lakelog.server.topics.responses import finalized_features, supported_features
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 _CLUSTER_CHECK_SINCE = 5
+_MIN_OF_0_SINCE = 4
+"""Older clients fail on a feature whose lowest level is 0 (KAFKA-17011)."""
 _TOKENS_IN_REQUESTS_SINCE = 1
 
 
@@ -55,6 +65,24 @@ def api_versions(
         finalized_features_epoch=broker.image.end,
         finalized_features=finalized_features(broker.image),
     )
+
+
+def supported_features(version: int) -> list[SupportedFeatureKey]:
+    """Return the supported levels for a request to ApiVersions of `version`."""
+    return [
+        SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+        for name, lowest, highest in SUPPORTED
+        if lowest > 0 or version >= _MIN_OF_0_SINCE
+    ]
+
+
+def finalized_features(image: MetadataImage) -> list[FinalizedFeatureKey]:
+    """Return every feature above level 0, which stands for its absence."""
+    return [
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in sorted(image.feature_levels.items())
+        if level > 0
+    ]
 
 
 def unsupported_api_versions(
@@ -99,7 +127,7 @@ def sasl_handshake(
 async def sasl_authenticate(
     broker: Broker, context: Context, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """SaslAuthenticate (36): the tokens with which a broker proves that it is one (`broker_proof`).
+    """SaslAuthenticate (36): the tokens with which a broker proves that it is one.
 
     A connection with a failed proof is of no more use: every further request closes it or fails.
 

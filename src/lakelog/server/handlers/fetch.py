@@ -23,7 +23,7 @@ from lakelog.protocol.fetch import (
 )
 from lakelog.replica.fetch_session import follower_of
 from lakelog.replica.partition import Partition
-from lakelog.server.auth.principal import is_broker
+from lakelog.server.authentication import is_broker
 from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.fast_path.fetch_caching import cache_request

@@ -25,7 +25,7 @@ from lakelog.protocol.metadata import (
 from lakelog.server.broker import Broker, Node
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
-from lakelog.server.topics.availability import Availability
+from lakelog.server.topics.responses import Availability
 from lakelog.server.topics.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))

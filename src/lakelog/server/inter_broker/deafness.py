@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 
 NONE = -1
 """The number of no denial."""

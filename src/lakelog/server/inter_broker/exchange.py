@@ -13,7 +13,7 @@ limit, with jitter; both are the defaults of Kafka's clients (`reconnect.backoff
 `reconnect.backoff.max.ms`).
 
 A peer states in its greeting that it is the expected broker (KIP-1242), and then both ends prove
-that they are the processes which are registered (`auth/broker_proof.py`): no request reaches
+that they are the processes which are registered (`server/authentication.py`): no request reaches
 another process that has got the address.
 
 The owner reports events and asks: `wants_connection`, `head` for the bytes to send next,
@@ -33,7 +33,7 @@ from lakelog.network_client.errors import NegotiationError, NetworkClientError, 
 from lakelog.network_client.frames import MAX_RESPONSE_BYTES, ResponseFrames
 from lakelog.network_client.requests import NetworkClient
 from lakelog.runtime.api import Random
-from lakelog.server.auth.broker_proof import Proof
+from lakelog.server.authentication import Proof
 from lakelog.server.inter_broker.errors import (
     PeerBusyError,
     PeerDisconnectedError,

@@ -15,7 +15,7 @@ from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.network_client.errors import NetworkClientError
 from lakelog.network_client.requests import Identity, NetworkClient
 from lakelog.runtime.api import Clock, Net, Random, Socket, Tasks, Timer
-from lakelog.server.auth.broker_proof import NONCE_BYTES, Ends, Process, prove
+from lakelog.server.authentication import NONCE_BYTES, Ends, Process, prove
 from lakelog.server.inter_broker.exchange import (
     DEFAULT_LIMITS,
     BackOff,

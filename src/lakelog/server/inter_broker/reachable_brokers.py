@@ -15,7 +15,7 @@ from typing import Any
 
 from lakelog.metadata.image import MetadataImage
 from lakelog.runtime.api import Tasks, complete, pause
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 
 PATIENCE_S = 3.0
 """A first call takes no longer."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.inter_broker.deafness import NONE, Deafness
 
 LEADS_FOR = 0.4

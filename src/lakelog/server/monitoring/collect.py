@@ -22,7 +22,7 @@ from lakelog.server.monitoring.families import OVERVIEW
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
 from lakelog.server.requests.dispatch import Dispatcher
-from lakelog.server.topics.availability import Availability
+from lakelog.server.topics.responses import Availability
 from lakelog.server.upkeep.cleaner import Cleaner
 from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE
 

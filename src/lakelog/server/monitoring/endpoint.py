@@ -11,9 +11,8 @@ from lakelog.metrics.durations import Durations
 from lakelog.runtime.api import Clock, Processes, Tasks
 from lakelog.server.broker import Broker
 from lakelog.server.inter_broker.watch import PeerWatch
-from lakelog.server.monitoring.loop_watch import LoopWatch
 from lakelog.server.monitoring.readiness import Check, ClusterStanding, Stage, checks
-from lakelog.server.monitoring.sources import Sources
+from lakelog.server.monitoring.sources import LoopWatch, Sources
 from lakelog.server.options import ListenError, parse_address
 from lakelog.server.replication.role_changes import RoleChanges
 from lakelog.server.requests.dispatch import Dispatcher

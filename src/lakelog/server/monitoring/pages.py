@@ -21,9 +21,8 @@ from lakelog.runtime.api import Clock
 from lakelog.server.monitoring.collect import cluster_numbers, overview
 from lakelog.server.monitoring.families import CLUSTER_ALIASES, COMPAT, DETAIL, ELECTION_COUNT
 from lakelog.server.monitoring.http import JSON, Page, Request, Response
-from lakelog.server.monitoring.lag import Lag
 from lakelog.server.monitoring.readiness import Check
-from lakelog.server.monitoring.sources import Sources
+from lakelog.server.monitoring.sources import Lag, Sources
 from lakelog.server.requests.metrics import CLIENT_ID_CHARS_MAX, RequestMetrics, RequestNote
 
 _OF_PARTITIONS: dict[str, Callable[[Partition], int]] = {

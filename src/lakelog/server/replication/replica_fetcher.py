@@ -21,7 +21,7 @@ from lakelog.records.batch import CorruptRecord
 from lakelog.replica.partition import Partition
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks, complete, pause
-from lakelog.server.event_log.replication import FetchFailures
+from lakelog.server.event_log import FetchFailures
 from lakelog.server.inter_broker.errors import PeerError
 from lakelog.server.replication.flush_wait import being_flushed, flushed
 from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, LeaderSession

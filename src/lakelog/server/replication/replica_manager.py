@@ -11,8 +11,7 @@ from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
 from lakelog.server.controller.control_plane import ControlPlane
 from lakelog.server.data_folder import DataFolder
-from lakelog.server.environment import Environment
-from lakelog.server.options import ServeOptions
+from lakelog.server.options import Environment, ServeOptions
 from lakelog.server.replication.isr_manager import IsrManager
 from lakelog.server.replication.replica_fetcher import ReplicaFetcher
 from lakelog.server.replication.replica_fetcher_manager import ReplicaFetcherManager

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
-from lakelog.server.auth.principal import Authorizer, Quotas
+from lakelog.server.authentication import Authorizer, Quotas
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.requests.context import Context

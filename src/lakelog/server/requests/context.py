@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Any
 
 from lakelog.protocol.api import Api
-from lakelog.server.auth.principal import Principal
+from lakelog.server.authentication import Principal
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.reply import Reply, release, slices_of
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_response

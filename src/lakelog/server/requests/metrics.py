@@ -11,6 +11,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from lakelog.base.events import event
@@ -19,9 +20,9 @@ from lakelog.protocol.api import Api
 from lakelog.protocol.registry import APIS
 from lakelog.runtime.api import Clock
 from lakelog.server.connections.cached_request import RequestHeader
-from lakelog.server.event_log.rate_limited import LogWindow, left_out_text, one_line
+from lakelog.server.log_limits import LogWindow, left_out_text, one_line
 from lakelog.server.requests.context import Context
-from lakelog.server.requests.error_codes import codes_in
+from lakelog.wire.schema import Struct
 
 logger = logging.getLogger(__name__)
 
@@ -171,3 +172,37 @@ def _note(
 ) -> RequestNote:
     client_id = header.client_id[:CLIENT_ID_CHARS_MAX]
     return RequestNote(api.name, header.version, client_id, peer, duration_s, size_bytes)
+
+
+_FIELD = "error_code"
+
+
+class _Plan(NamedTuple):
+    has_code: bool
+    within: tuple[str, ...]
+    """Fields whose elements may hold a code."""
+
+
+def codes_in(message: Struct) -> Iterator[int]:
+    """Yield the codes that are not 0 (NONE), at any depth and in any order."""
+    plan = _plan(type(message))
+    if plan.has_code and (code := getattr(message, _FIELD)):
+        yield code
+    for name in plan.within:
+        for entry in getattr(message, name) or ():
+            yield from codes_in(entry)
+
+
+@cache
+def _plan(kind: type[Struct]) -> _Plan:
+    within = (
+        field.name
+        for field in kind.__fields__
+        if field.is_array and field.struct is not None and _has_codes(field.struct)
+    )
+    return _Plan(any(field.name == _FIELD for field in kind.__fields__), tuple(within))
+
+
+def _has_codes(kind: type[Struct]) -> bool:
+    plan = _plan(kind)
+    return plan.has_code or bool(plan.within)

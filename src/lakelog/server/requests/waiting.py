@@ -12,7 +12,7 @@ from __future__ import annotations
 from lakelog.base.memory_budget import Share
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import SharedLimit
-from lakelog.server.event_log.rate_limited import ClosingLog
+from lakelog.server.log_limits import ClosingLog
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.wire.schema import Message, count_elements

@@ -1,21 +1,27 @@
-"""Temporary shortages of the broker: space in the data folder, file descriptors.
+"""Shortages of the broker: space in the data folder, file descriptors, and archived records.
 
 Failed operations are reported with `note`. One log line marks the start of a shortage, another its
 end; in between the broker is not ready and creates no topics. A failed operation is answered with
 an error that clients retry, so nothing goes offline. During a shortage a thread writes a probe file
 every second, because free space alone does not show quotas or inodes.
 
-A device that has failed is no shortage: it lasts until the broker starts again (`folder_watch.py`).
+A device that has failed is no shortage: it lasts until the broker starts again
+(`server/data_folder.py`).
 
 An operation that frees space and lacks some itself uses the reserve. Once that is spent, the disk
 counts as full until the reserve is allocated again.
+
+Without the archive job, records that retention keeps only because a table does not have them yet
+fill the disk in the end. The broker logs a line when retention of a partition begins to wait, one
+when that ends, and one in each round in which the kept records take more than the free space.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lakelog.base.errors import (
@@ -28,7 +34,8 @@ from lakelog.base.errors import (
     no_space,
 )
 from lakelog.base.events import event
-from lakelog.runtime.api import Disk, Tasks, Timer
+from lakelog.replica.partition import Partition
+from lakelog.runtime.api import Disk, File, Tasks, Timer
 from lakelog.storage.files import PROBE, remove_if_exists
 from lakelog.storage.folder.space import HEADROOM_BYTES, SpaceReserve
 
@@ -135,14 +142,9 @@ class Shortages:
         self._tasks.offload("probe", self._touch).add_done_callback(self._on_touched)
 
     def _touch(self) -> None:
-        path = self._folder / PROBE
-        file = self._disk.open(path, create=True)
-        try:
+        with self._probe_file() as file:
             file.write_at(0, b"\0")
             file.sync()
-        finally:
-            file.close()
-            remove_if_exists(self._disk, path)
 
     def _on_touched(self, done: asyncio.Future[None]) -> None:
         self._is_touching = False
@@ -232,14 +234,20 @@ class Shortages:
         if self._reserve.is_spent:
             self._reserve.renew()
             self._reserve.space_guard.check()
-        path = self._folder / PROBE
-        file = self._disk.open(path, create=True)
-        try:
+        with self._probe_file() as file:
             # A file system may accept a small file while it is as good as full; the shortage would
             # begin and end every second.
             if SPACE in self._reasons and self._free() < HEADROOM_BYTES:
-                raise no_space(str(path))
+                raise no_space(str(self._folder / PROBE))
             file.write_at(0, bytes(HEADROOM_BYTES if SPACE in self._reasons else 1))
+
+    @contextmanager
+    def _probe_file(self) -> Iterator[File]:
+        """Create a file that is removed afterwards."""
+        path = self._folder / PROBE
+        file = self._disk.open(path, create=True)
+        try:
+            yield file
         finally:
             file.close()
             remove_if_exists(self._disk, path)
@@ -283,3 +291,53 @@ def _log_failed_allocation(work: asyncio.Future[None]) -> None:
         logger.warning(
             "the disk reserve cannot be allocated: %s", error, extra=event("disk_reserve_failed")
         )
+
+
+class HeldRecords:
+    """The partitions whose retention waits for the archive.
+
+    free_bytes: returns the free space of the data folder.
+    """
+
+    def __init__(self, free_bytes: Callable[[], int]) -> None:
+        self._free_bytes = free_bytes
+        self._holders: set[Partition] = set()
+
+    def note(self, partition: Partition) -> None:
+        """Log a change after retention of the partition."""
+        held, is_holder = partition.held_bytes, partition in self._holders
+        topic, index = partition.topic, partition.index
+        if held and not is_holder:
+            self._holders.add(partition)
+            logger.warning(
+                "retention of %s-%d keeps %d B that its table does not have yet; run lakelog table "
+                "sync --enabled, or set table.enable=false",
+                topic,
+                index,
+                held,
+                extra=event("retention_held", bytes=held, topic=topic, partition=index),
+            )
+        elif is_holder and not held:
+            self._holders.discard(partition)
+            logger.info(
+                "retention of %s-%d no longer waits for its table",
+                topic,
+                index,
+                extra=event("retention_resumed", topic=topic, partition=index),
+            )
+
+    def check_disk(self) -> None:
+        """Log an error if the held records take more than the free space."""
+        self._holders = {partition for partition in self._holders if not partition.is_retired}
+        held = sum(partition.held_bytes for partition in self._holders)
+        free = self._free_bytes() if held else 0
+        if held > free:
+            names = ", ".join(sorted({partition.topic for partition in self._holders})[:8])
+            logger.error(
+                "records that are not archived yet fill the disk: retention keeps %d B of %s for "
+                "their tables, and %d B are free",
+                held,
+                names,
+                free,
+                extra=event("archive_lag_critical", bytes=held, free_bytes=free),
+            )

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.client.view import is_loopback, parse_bootstrap
+from lakelog.spark.archive.engine import SparkEngine
 from lakelog.spark.archive.run import ArchiveRun
-from lakelog.spark.archive.spark_engine import SparkEngine
 from lakelog.spark.archive.upkeep import FAILED, Refreshes
 from lakelog.spark.session import has_local_workers, local_session, require_java
 from lakelog.tables.archive.commit import SyncProgress, state_of
 from lakelog.tables.archive.failures import Availability, SyncError
-from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.opening import open_job
+from lakelog.tables.archive.progress import ArchiveJob
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
 from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse, is_remote, open_warehouse
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.upkeep.adoption import adopt_rows
+from lakelog.tables.upkeep.audit import adopt_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

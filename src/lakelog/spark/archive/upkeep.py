@@ -16,10 +16,8 @@ from dataclasses import dataclass, field
 from lakelog.base.errors import KafkaError
 from lakelog.tables.archive.history import ProgressMismatchError
 from lakelog.tables.archive.location import find_locations
-from lakelog.tables.compacted.location import find_compacted
-from lakelog.tables.compacted.progress import CompactedTableError
 from lakelog.tables.compacted.refresh import Refresh, Refreshed
-from lakelog.tables.compacted.table import own_compacted
+from lakelog.tables.compacted.table import CompactedTableError, find_compacted, own_compacted
 from lakelog.tables.hybrid.archives import TopicArchive, open_archives, open_locations
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.iceberg.expiry import Policy
@@ -27,8 +25,7 @@ from lakelog.tables.iceberg.table import SNAPSHOTS_MAX
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import ArchiveUnreadableError
 from lakelog.tables.upkeep.cleanup import clean_all
-from lakelog.tables.upkeep.compaction import compact
-from lakelog.tables.upkeep.failures import UNCHANGED
+from lakelog.tables.upkeep.compaction import UNCHANGED, compact
 
 EVERY_S = 600.0
 _FAILED = (

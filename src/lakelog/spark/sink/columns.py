@@ -1,25 +1,37 @@
-"""The columns of the rows that a query writes, as in the official connector.
+"""The columns of the rows that a query writes, as in the official connector, and their partitions.
 
 A row has a value, and optionally key, topic, partition, headers and timestamp. Other columns are
 ignored, so that the rows of a topic can be written with all columns of the source. Columns become
 the arguments of `Producer.send`, one record for each row.
+
+All tasks of a transaction with one producer id share its sequences, so each topic-partition must
+have one writer: a `Router` adds topic and partition in a first pass over the rows, Spark shuffles
+by these, and a second pass writes. Rows with a partition keep it, rows with a key go where Java's
+producer sends the key, and other rows are dealt to the partitions in runs, which compress better
+than single rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
-from lakelog.spark.schema import HEADERS_TYPE
-from lakelog.spark.sink.errors import RowError
+from lakelog.base.murmur2 import partition_for_key
+from lakelog.spark.schema import HEADERS_TYPE, arrow_schema
+from lakelog.spark.sink.options import RowError
 from lakelog.tables.topic.errors import OptionError
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
 
 _BYTES: tuple[DataType, ...] = (BinaryType(), StringType())
 _ACCEPTED: dict[str, tuple[DataType, ...]] = {
@@ -59,34 +71,65 @@ def _same_shape(given: DataType, accepted: DataType) -> bool:
     return bool(given.simpleString() == accepted.simpleString())
 
 
-def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of `Producer.send` for each row.
-
-    topic: the option, which takes precedence over the column. Raises `RowError` for a row without a
-    topic.
-    """
-    columns = {name: _values(name, batch.column(name)) for name in batch.schema.names}
-    for row in zip(*columns.values(), strict=True):
-        yield _record(dict(zip(columns, row, strict=True)), topic)
-
-
-def _record(row: dict[str, Any], topic: str | None) -> dict[str, Any]:
-    name = topic or row.get("topic")
-    if name is None:
-        raise RowError("a row has no topic: set the option 'topic', or fill the column 'topic'")
-    return {
-        "topic": name,
-        "value": row["value"],
-        "key": row.get("key"),
-        "headers": [(h["key"], h["value"]) for h in row.get("headers") or ()],
-        "partition": row.get("partition"),
-        "timestamp_ms": row.get("timestamp"),
-    }
-
-
 def _values(name: str, column: pa.Array) -> list[Any]:
     if name in ("key", "value"):
         return list(column.cast(pa.binary()).to_pylist())
     if name == "timestamp" and pa.types.is_timestamp(column.type):
         return list(column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64()).to_pylist())
     return list(column.to_pylist())
+
+
+ROUTED = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("headers", HEADERS_TYPE),
+        StructField("timestamp", LongType()),
+    ]
+)
+"""The columns after routing: topic and partition are never null, timestamp is in milliseconds."""
+
+_RUN = 256
+
+
+class Router:
+    """Adds topic and partition to the rows of one task.
+
+    topic: the option, which takes precedence over the column. partitions: returns the number of
+    partitions of a topic. start: selects the first partition of rows without a key.
+    """
+
+    def __init__(self, topic: str | None, partitions: Callable[[str], int], start: int) -> None:
+        self._topic = topic
+        self._partitions = partitions
+        self._dealt = start * _RUN
+
+    def route(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with the columns of `ROUTED`. Raises `RowError`."""
+        nothing: list[Any] = [None] * batch.num_rows
+        columns = dict.fromkeys(ROUTED.fieldNames(), nothing)
+        columns |= {name: _values(name, batch.column(name)) for name in batch.schema.names}
+        if self._topic:
+            columns["topic"] = [self._topic] * batch.num_rows
+        if None in columns["topic"]:
+            raise RowError("a row has no topic: set the option 'topic', or fill the column 'topic'")
+        rows = zip(*(columns[name] for name in ("topic", "partition", "key")), strict=True)
+        columns["partition"] = [self._choose(*row) for row in rows]
+        columns["headers"] = [headers or None for headers in columns["headers"]]
+        return pa.RecordBatch.from_pydict(columns, schema=arrow_schema(ROUTED))
+
+    def _choose(self, topic: str, partition: int | None, key: bytes | None) -> int:
+        count = self._partitions(topic)
+        if partition is None:
+            if key is not None:
+                return partition_for_key(key, count)
+            self._dealt += 1
+            return self._dealt // _RUN % count
+        if not 0 <= partition < count:
+            raise RowError(
+                f"a row's column 'partition' is {partition}, but topic {topic!r} has "
+                f"{count} partition{'s'[: count > 1]}"
+            )
+        return partition

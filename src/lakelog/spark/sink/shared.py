@@ -10,7 +10,7 @@ counts.writeStream.outputMode("update").foreachBatch(
 
 The driver begins the transaction, all tasks write into it with the driver's producer id, and the
 driver commits it (`transaction.py`). Tasks share the sequences of one producer, so each partition
-has one writer (`routing.py`), and a batch with a repeated task fails and is repeated by Spark.
+has one writer (`Router`), and a batch with a repeated task fails and is repeated by Spark.
 
 A worker knows the number of its attempt within a stage. If Spark repeats a whole stage (after a
 lost shuffle file), attempts count from 0 again, and tasks of both attempts may run at the same
@@ -34,12 +34,15 @@ from pyspark.util import PythonEvalType
 from lakelog.base.events import event
 from lakelog.client.producer.api import Producer
 from lakelog.client.producer.transactional import JoinedProducer
-from lakelog.spark.sink.columns import check_columns, record_columns
-from lakelog.spark.sink.content import Content, Tally
-from lakelog.spark.sink.control import Batch, Step, unnamed_sink
-from lakelog.spark.sink.errors import RetriedTaskError
-from lakelog.spark.sink.options import Delivery, Repeated, SinkOptions, parse_sink_options
-from lakelog.spark.sink.routing import ROUTED, Router
+from lakelog.spark.sink.columns import ROUTED, Router, check_columns, record_columns
+from lakelog.spark.sink.control import Batch, Content, Step, Tally, unnamed_sink
+from lakelog.spark.sink.options import (
+    Delivery,
+    Repeated,
+    RetriedTaskError,
+    SinkOptions,
+    parse_sink_options,
+)
 from lakelog.spark.sink.task import named_errors, producer_settings, write_rows
 from lakelog.spark.sink.transaction import BatchTransaction
 from lakelog.tables.topic.errors import OptionError

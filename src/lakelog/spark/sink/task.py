@@ -11,8 +11,7 @@ from lakelog.client.errors import ClientError, NotWrittenError, TopicNotFoundErr
 from lakelog.client.producer.api import Producer
 from lakelog.spark.python_processes import exempt_modules
 from lakelog.spark.sink.columns import record_columns
-from lakelog.spark.sink.errors import FencedError, RowError, SinkError
-from lakelog.spark.sink.options import SinkOptions
+from lakelog.spark.sink.options import FencedError, RowError, SinkError, SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,10 +18,13 @@ from lakelog.client.committed import Committed, fetch_committed
 from lakelog.client.errors import ClientError, TopicNotFoundError, UnsupportedError, pauses
 from lakelog.client.producer.transactional import TransactionalProducer
 from lakelog.protocol.commit_sets import SINK_TOPIC
-from lakelog.spark.sink.content import Content
-from lakelog.spark.sink.control import Batch, Control, Step, check_repeated, next_step
-from lakelog.spark.sink.errors import FencedError, UnknownOutcomeError, UnsupportedDeliveryError
-from lakelog.spark.sink.options import SinkOptions
+from lakelog.spark.sink.control import Batch, Content, Control, Step, check_repeated, next_step
+from lakelog.spark.sink.options import (
+    FencedError,
+    SinkOptions,
+    UnknownOutcomeError,
+    UnsupportedDeliveryError,
+)
 from lakelog.spark.sink.task import FENCED, fenced
 
 _CONTROL = (SINK_TOPIC, 0)

@@ -29,16 +29,20 @@ from pyspark.sql.datasource import (
 )
 
 from lakelog.spark.python_processes import without_traceback
-from lakelog.spark.source.clients import open_planner
-from lakelog.spark.source.continuation import continue_from
-from lakelog.spark.source.hybrid import planned, read_planned
+from lakelog.spark.source.clients import open_planner, planned, read_planned
+from lakelog.spark.source.continuation import continue_from, find_topics, resolve
 from lakelog.spark.source.options import SourceOptions
-from lakelog.spark.source.positions import find_topics, resolve
-from lakelog.tables.hybrid.files import ANY_TIME, Times
-from lakelog.tables.hybrid.plan import PlannedRange
+from lakelog.tables.hybrid.files import ANY_TIME, PlannedRange, Times
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, from_items, items
-from lakelog.tables.topic.ranges import identified, ranges_between, split_ranges
+from lakelog.tables.topic.offsets import (
+    StreamOffset,
+    TopicPartition,
+    from_items,
+    identified,
+    items,
+    ranges_between,
+    split_ranges,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ files that a killed helper left are removed first. `finish` makes all files dura
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from lakelog.records.batch import (
@@ -195,12 +195,9 @@ class CleanedSegment:
             self._synced = self._written
 
     def _write_file(self, suffix: str, content: bytes) -> None:
-        file = self._disk.open(self._path(suffix), create=True)
-        try:
+        with closing(self._disk.open(self._path(suffix), create=True)) as file:
             file.write_at(0, content)
             file.sync()
-        finally:
-            file.close()
 
     def _path(self, suffix: str) -> Path:
         return self._folder / (name_of(self._base, suffix) + CLEANED)

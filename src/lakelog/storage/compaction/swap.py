@@ -14,6 +14,7 @@ Source: `LocalLog.replaceSegments` and `LogLoader` of `org.apache.kafka.storage.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
@@ -205,12 +206,9 @@ def _remove_replaced(disk: Disk, folder: Path, names: Sequence[str], base: int, 
 
 def _end_of(disk: Disk, path: Path) -> int:
     end = _base(path.name)
-    file = disk.open(path)
-    try:
+    with closing(disk.open(path)) as file:
         for _, header in scan_headers(file, 0, file.size()):
             end = header.last_offset + 1
-    finally:
-        file.close()
     # A cleaned segment keeps its last batch, so an empty file is damage. Its end would be its base,
     # and the files that it replaces would stay beside it.
     if end == _base(path.name):

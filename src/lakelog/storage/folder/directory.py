@@ -70,8 +70,8 @@ from lakelog.storage.folder.identity import (
 from lakelog.storage.folder.known_logs import (
     FilesOfLogs,
     FoundCheckpoints,
-    KnownLogsFile,
     known_logs,
+    known_logs_file,
 )
 from lakelog.storage.folder.ownership import Ownership
 from lakelog.storage.folder.space import Deletions, DiskSpaceGuard
@@ -134,7 +134,7 @@ class LogDirectory:
         self._loaded = self._has_strays = self._interrupted = self._has_lost_ids = False
         self._offline: dict[TopicPartition, KnownLog] = {}
         self._checkpoints = Checkpoints(disk, path, self._ownership.seal)
-        self._known_logs = KnownLogsFile()
+        self._known_logs = known_logs_file()
         self._files = FilesOfLogs(disk)
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where each log is compacted."""

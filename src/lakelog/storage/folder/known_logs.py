@@ -39,7 +39,6 @@ from typing import Any
 
 from lakelog.base.events import event
 from lakelog.base.uuids import ZERO_UUID, decode_uuid, encode_uuid
-from lakelog.records import crc
 from lakelog.runtime.api import Disk
 from lakelog.storage.checkpoint import (
     CLEANER_OFFSETS,
@@ -49,12 +48,14 @@ from lakelog.storage.checkpoint import (
     KnownLog,
     LogFiles,
     MalformedCheckpoint,
+    RowsFile,
     TopicPartition,
     decode_offsets,
 )
 from lakelog.storage.files import LOG, PARTITION_METADATA, read_if_exists
 from lakelog.storage.log import Log
-from lakelog.storage.segments.aborted import checksum_of_aborted
+from lakelog.storage.marks import checked_body, with_checksum
+from lakelog.storage.producers.replay import checksum_of_aborted
 from lakelog.storage.segments.segment import Segment
 
 
@@ -121,46 +122,28 @@ def _has_segment(expected: LogFiles, present: LogFiles | None) -> bool:
 KNOWN_LOGS = "known-logs"
 _HEAD = b"lakelog known-logs 2 %08x\n"
 _HEAD_1 = b"lakelog known-logs 1 %08x\n"
-_HEAD_SIZE = len(_HEAD % 0)
 _logger = logging.getLogger(__name__)
 
 
 KnownLogs = dict[TopicPartition, KnownLog]
 
 
-class KnownLogsFile:
-    """The contents of the file. Rows are kept, as few logs change from one write to the next."""
+def known_logs_file() -> RowsFile[KnownLog]:
+    """Return the file without logs."""
 
-    __slots__ = ("_data", "_logs", "_rows")
+    def row(key: TopicPartition, log: KnownLog) -> str:
+        fields = [*key, encode_uuid(log.topic_id), *log[1:]]
+        return json.dumps(fields, separators=(",", ":")) + "\n"
 
-    def __init__(self) -> None:
-        self._logs: KnownLogs = {}
-        self._rows: dict[TopicPartition, bytes] = {}
-        self._data = _HEAD % crc.crc32c(b"")
-
-    def encode(self, logs: KnownLogs) -> bytes:
-        """Return the file; the caller does not change `logs` afterwards."""
-        before, rows = self._logs, self._rows
-        if logs != before:
-            self._rows = {
-                key: rows[key] if before.get(key) == log else _row(key, log)
-                for key, log in logs.items()
-            }
-            body = b"".join(self._rows.values())
-            self._data, self._logs = _HEAD % crc.crc32c(body) + body, logs
-        return self._data
-
-
-def _row(key: TopicPartition, log: KnownLog) -> bytes:
-    fields = [*key, encode_uuid(log.topic_id), *log[1:]]
-    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+    return RowsFile(row, lambda rows: with_checksum(_HEAD, "".join(rows).encode()))
 
 
 def decode_known_logs(data: bytes) -> KnownLogs:
     """Return the logs of a file. Raises `MalformedCheckpoint`."""
-    body = data[_HEAD_SIZE:]
-    checksum = crc.crc32c(body)
-    if data[:_HEAD_SIZE] not in (_HEAD % checksum, _HEAD_1 % checksum):
+    body = checked_body(_HEAD, data)
+    if body is None:
+        body = checked_body(_HEAD_1, data)
+    if body is None:
         raise MalformedCheckpoint("the checksum does not match")
     return dict(_decode(json.loads(line)) for line in body.splitlines())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from lakelog.base.events import event
 from lakelog.runtime.api import Disk, FileLock, Random
 from lakelog.storage.errors import DirectoryInUse
-from lakelog.storage.files import read_if_exists
+from lakelog.storage.files import read_if_exists, remove_durably
 from lakelog.storage.folder.identity import MetaProperties, load_identity
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.storage.marks import FOLDER_SEAL, DurableMark, FolderSeal, PageCacheMark
@@ -109,9 +109,7 @@ class Ownership:
         Raises `OSError`.
         """
         self.page_cache.remove()
-        if self._disk.exists(self.path / CLEAN_SHUTDOWN):
-            self._disk.remove(self.path / CLEAN_SHUTDOWN)
-            self._disk.sync_dir(self.path)
+        remove_durably(self._disk, self.path / CLEAN_SHUTDOWN)
         if self.durable_mark.is_void:
             self.durable_mark.remove()
         # Last: a start that is killed before must find the seal as it was.

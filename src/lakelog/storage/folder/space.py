@@ -13,12 +13,13 @@ process, an empty file means a spent reserve.
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from pathlib import Path
 
 from lakelog.base.errors import no_space
 from lakelog.base.events import event
 from lakelog.runtime.api import Disk
-from lakelog.storage.files import remove_if_exists
+from lakelog.storage.files import remove_durably, remove_if_exists
 
 
 class Deletions:
@@ -108,8 +109,7 @@ class SpaceReserve:
         if not exists:
             return
         if not self._size:
-            self._disk.remove(self._path)
-            self._disk.sync_dir(self._folder)
+            remove_durably(self._disk, self._path)
         elif not self._disk.size(self._path):
             self.is_held, self.space_guard.rejects_writes = False, True
             self.renew()
@@ -158,12 +158,9 @@ class SpaceReserve:
 
     def _empty(self) -> None:
         """Truncate the file, durably: only then the device has the space."""
-        file = self._disk.open(self._path, create=True)
-        try:
+        with closing(self._disk.open(self._path, create=True)) as file:
             file.truncate(0)
             file.sync()
-        finally:
-            file.close()
         self._disk.sync_dir(self._folder)
 
     def _usable(self) -> int:

@@ -1,5 +1,8 @@
 """Replay of a log's batches into its producer state, after a start or a truncation.
 
+The aborted transactions of a segment follow from it: its transaction index, which most segments
+lack.
+
 For a truncation a thread replays the log up to the new end, on copies of the segments, while the
 loop continues to use its own. The loop then cuts the log and applies the state. Until then the log
 may grow: no append changes the state at an earlier offset.
@@ -10,21 +13,21 @@ Source: `LogSegment.recover` and `UnifiedLog.rebuildProducerState` of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.control import EndTransactionMarker, read_marker
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.files import LOG
+from lakelog.storage.files import LOG, TXN_INDEX, remove_if_exists, write_aside
+from lakelog.storage.preparation import CopiesJob, DetachedSegment
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import ProducerEntry, ProducerStateTable
-from lakelog.storage.segments.aborted import replace_aborted
-from lakelog.storage.segments.detached import DetachedSegment
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
-from lakelog.storage.segments.txn_index import AbortedTransaction
+from lakelog.storage.segments.txn_index import AbortedTransaction, TxnIndex, encode_aborted
 
 
 def rebuild(
@@ -116,7 +119,7 @@ class TruncatedState(NamedTuple):
     """Why the log cannot be replayed; the state is empty then."""
 
 
-class TruncationJob:
+class TruncationJob(CopiesJob):
     """Replays a log up to the end of a truncation, from the newest snapshot before it."""
 
     def __init__(
@@ -127,36 +130,20 @@ class TruncationJob:
         apply: Callable[[TruncatedState], object],
     ) -> None:
         """apply: called by `finish` with the result."""
+        end, generation = truncation.end_offset, truncation.generation
+        super().__init__(snapshots.folder, end, (snapshots.folder, generation, end))
         self._truncation = truncation
         self._segments = segments
         self._snapshots = snapshots.copy()
         self._copies = [DetachedSegment(segment, opens=True) for segment in truncation.kept]
         self._apply = apply
         self._state: TruncatedState | None = None
-        self._missing: FileNotFoundError | None = None
-        self.path = snapshots.folder
-        self.start = truncation.end_offset
-        self.key: Hashable = (snapshots.folder, truncation.generation, truncation.end_offset)
-        self.failure: OSError | None = None
 
-    def run(self) -> None:
-        """Block on the device; touches nothing but files.
+    def _close(self) -> None:
+        for copy in self._copies:
+            copy.close()
 
-        Raises nothing: `finish` reports failures.
-        """
-        try:
-            self._state = self._replayed()
-        except FileNotFoundError as error:
-            self._missing = error
-        except CorruptLog as error:
-            self._state = TruncatedState(self._truncation, {}, [], None, error)
-        except OSError as error:
-            self.failure = error
-        finally:
-            for copy in self._copies:
-                copy.close()
-
-    def _replayed(self) -> TruncatedState:
+    def _work(self) -> None:
         truncation, copies = self._truncation, self._copies
         before, last = truncation.end_offset, copies[-1] if copies else None
         if last is not None:
@@ -170,17 +157,75 @@ class TruncationJob:
         for copy in copies:
             aborted = replay(table, copy, start)
             copy.close()
-        return TruncatedState(
-            truncation, table.entries, aborted if truncation.is_reindexed else [], last, None
-        )
-
-    def abandon(self) -> None:
-        """Do nothing: the job holds nothing before `run`."""
+        if not truncation.is_reindexed:
+            aborted = []
+        self._state = TruncatedState(truncation, table.entries, aborted, last, None)
 
     def finish(self) -> None:
         """Hand over the result; called once, by the owner."""
         kept = self._truncation.kept
         if self._missing is not None and self._segments[: len(kept)] == kept:
             self.failure = self._missing  # otherwise retention has removed the file
+        if self._error is not None:
+            self._state = TruncatedState(self._truncation, {}, [], None, self._error)
         if self._state is not None:
             self._apply(self._state)
+
+
+def aborted_of(segment: Segment) -> list[AbortedTransaction] | None:
+    """Return the transactions whose abort markers are in it; `None` for a damaged index."""
+    index = segment.txn_index
+    if index is None:
+        return []
+    if index.entries is None:
+        path = segment.path(TXN_INDEX)
+        index.read(segment.disk, path, segment.base_offset, segment.next_offset)
+    return index.entries
+
+
+def checksum_of_aborted(segment: Segment) -> int:
+    """Return the CRC-32C of its transaction index, which it must have."""
+    assert segment.txn_index is not None
+    return segment.txn_index.checksum(segment.disk, segment.path(TXN_INDEX))
+
+
+def write_aborted(segment: Segment, entry: AbortedTransaction) -> None:
+    """Write an entry to the index before its marker is appended.
+
+    Then call `keep_aborted` or, if the append fails, `cut_aborted`.
+    """
+    if segment.txn_index is None:
+        # Its file may hold entries of an earlier attempt; `TxnIndex.write` truncates them.
+        segment.txn_index = TxnIndex([])
+    segment.txn_index.write(segment.disk, segment.path(TXN_INDEX), entry)
+
+
+def keep_aborted(segment: Segment, entry: AbortedTransaction) -> None:
+    """Keep the entry: its marker has been appended."""
+    assert segment.txn_index is not None
+    segment.txn_index.keep(entry)
+
+
+def cut_aborted(segment: Segment) -> None:
+    """Cut off the entry of a marker that could not be appended."""
+    if segment.txn_index is not None:
+        segment.txn_index.cut(segment.disk, segment.path(TXN_INDEX))
+
+
+def replace_aborted(segment: Segment, entries: list[AbortedTransaction]) -> None:
+    """Replace the transaction index; a segment without entries has no file."""
+    if entries:
+        aside = write_aside(segment.disk, segment.path(TXN_INDEX), encode_aborted(entries))
+        apply_aborted(segment, entries, aside)
+    elif segment.txn_index is not None:
+        apply_aborted(segment, entries, None)
+
+
+def apply_aborted(segment: Segment, entries: list[AbortedTransaction], aside: Path | None) -> None:
+    """Replace the transaction index by entries that were written to the file `aside`."""
+    if aside is None:
+        remove_if_exists(segment.disk, segment.path(TXN_INDEX))
+        segment.txn_index = None
+    else:
+        segment.disk.rename(aside, segment.path(TXN_INDEX))
+        segment.txn_index = TxnIndex(entries)

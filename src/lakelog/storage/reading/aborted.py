@@ -10,18 +10,16 @@ Source: `UnifiedLog.collectAbortedTransactions` of `org.apache.kafka.storage.int
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lakelog.records.batch import BatchHeader
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import TXN_INDEX, remove_if_exists, write_aside
-from lakelog.storage.preparation import NotReady
-from lakelog.storage.producers.replay import replay
+from lakelog.storage.preparation import CopiesJob, DetachedSegment, NotReady
+from lakelog.storage.producers.replay import aborted_of, apply_aborted, replay
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import ProducerStateTable
-from lakelog.storage.segments.aborted import aborted_of, apply_aborted
-from lakelog.storage.segments.detached import DetachedSegment
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
@@ -153,7 +151,7 @@ class _Copies:
         self._made.clear()
 
 
-class AbortedJob:
+class AbortedJob(CopiesJob):
     """Reads the entries of one index, or rebuilds it if it is wrong."""
 
     def __init__(
@@ -163,10 +161,7 @@ class AbortedJob:
         segment: Segment,
         index: TxnIndex,
     ) -> None:
-        self.path = segment.path(TXN_INDEX)
-        self.start = 0
-        self.failure: OSError | None = None
-        self.key: Hashable = (segment, "aborted")
+        super().__init__(segment.path(TXN_INDEX), 0, (segment, "aborted"))
         self._list = segments
         self._segment = segment
         self._index = index
@@ -178,29 +173,17 @@ class AbortedJob:
         self._aborted: list[AbortedTransaction] | None = None
         self._is_rebuilt = False
         self._aside: Path | None = None
-        self._error: CorruptLog | None = None
-        self._missing: FileNotFoundError | None = None
 
-    def run(self) -> None:
-        """Block on the device; touches nothing but files.
-
-        Raises nothing: `finish` reports failures.
-        """
+    def _work(self) -> None:
         copy = self._copy
         copy.txn_index = self._index.unread()
-        try:
-            aborted = aborted_of(copy)
-            if aborted is None or not are_in(self._copies.holder, copy, aborted):
-                aborted = self._rebuild()
-            self._aborted = aborted
-        except FileNotFoundError as error:
-            self._missing = error
-        except CorruptLog as error:
-            self._error = error
-        except OSError as error:
-            self.failure = error
-        finally:
-            self._copies.close()
+        aborted = aborted_of(copy)
+        if aborted is None or not are_in(self._copies.holder, copy, aborted):
+            aborted = self._rebuild()
+        self._aborted = aborted
+
+    def _close(self) -> None:
+        self._copies.close()
 
     def _rebuild(self) -> list[AbortedTransaction]:
         """Replay the log up to the end of the segment, from the newest snapshot before it."""
@@ -216,9 +199,6 @@ class AbortedJob:
             self._aside = write_aside(segment.disk, self.path, encode_aborted(aborted))
         self._is_rebuilt = True
         return aborted
-
-    def abandon(self) -> None:
-        """Do nothing: the job holds nothing before `run`."""
 
     def finish(self) -> None:
         """Hand over the entries; called once, by the owner."""

@@ -150,7 +150,7 @@ class LogReader:
 
         def aborted(one: Segment) -> list[AbortedTransaction]:
             ask = partial(aborted_in, segments, self._snapshots, one)
-            return wait_for(ask) if may_wait else ask()
+            return wait_for(ask, may_wait=may_wait)
 
         return collect_aborted(segments[number:], offset, end, aborted)
 

@@ -15,8 +15,7 @@ from collections.abc import Hashable
 
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import LOG
-from lakelog.storage.preparation import NotReady
-from lakelog.storage.segments.detached import DetachedSegment
+from lakelog.storage.preparation import CopiesJob, DetachedSegment, NotReady
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.segment import READ_SIZE, Segment
 from lakelog.storage.segments.segment_list import SegmentList, SoughtBatch
@@ -189,42 +188,21 @@ class SeekJob:
         self._segments.note_sought(self._target)
 
 
-class IndexJob:
-    """Loads the indexes of a segment, or rebuilds them if they disagree with the log.
-
-    `run` opens a file of its own: thousands of jobs may wait.
-    """
+class IndexJob(CopiesJob):
+    """Loads the indexes of a segment, or rebuilds them if they disagree with the log."""
 
     def __init__(self, segments: SegmentList, segment: Segment) -> None:
-        self.path = segment.path(LOG)
-        self.start = 0
-        self.failure: OSError | None = None
-        self.key: Hashable = (segment, "index")
+        super().__init__(segment.path(LOG), 0, (segment, "index"))
         self._segments = segments
         self._segment = segment
         self._copy = DetachedSegment(segment, opens=True)
         self._generation = segments.generation
-        self._error: CorruptLog | None = None
-        self._missing: FileNotFoundError | None = None
 
-    def run(self) -> None:
-        """Block on the device; touches nothing but files.
+    def _work(self) -> None:
+        _ = self._copy.index
 
-        Raises nothing: `finish` reports failures.
-        """
-        try:
-            _ = self._copy.index
-        except FileNotFoundError as error:
-            self._missing = error
-        except CorruptLog as error:
-            self._error = error
-        except OSError as error:
-            self.failure = error
-        finally:
-            self._copy.close()
-
-    def abandon(self) -> None:
-        """Do nothing: the job holds nothing before `run`."""
+    def _close(self) -> None:
+        self._copy.close()
 
     def finish(self) -> None:
         """Apply the indexes; called once, by the owner.
@@ -237,8 +215,6 @@ class IndexJob:
             return
         if segment not in segments or self._is_loaded_meanwhile():
             return
-        # Retention may delete the file while the thread reads; it is a failure only if the log
-        # still has the segment.
         self.failure = self._missing
         if self.failure is not None:
             return

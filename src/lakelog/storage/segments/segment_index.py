@@ -17,6 +17,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from contextlib import closing
 from itertools import chain
 from operator import le, lt
 from pathlib import Path
@@ -221,26 +222,18 @@ class IndexFiles:
             file = self._disk.open(self.path(suffix))
         except FileNotFoundError:
             return b""
-        try:
+        with closing(file):
             entries = file.size() // entry_size
             return file.read_at((entries - 1) * entry_size, entry_size) if entries else b""
-        finally:
-            file.close()
 
     def _write(self, suffix: str, position: int, data: bytes) -> None:
-        file = self._disk.open(self.path(suffix), create=True)
-        try:
+        with closing(self._disk.open(self.path(suffix), create=True)) as file:
             file.write_at(position, data)
-        finally:
-            file.close()
 
     def _truncate(self, suffix: str, size: int) -> None:
-        file = self._disk.open(self.path(suffix), create=True)
-        try:
+        with closing(self._disk.open(self.path(suffix), create=True)) as file:
             if file.size() != size:  # to cut off nothing would cost a transaction of a journal
                 file.truncate(size)
-        finally:
-            file.close()
 
 
 class _UnwrittenFiles(IndexFiles):

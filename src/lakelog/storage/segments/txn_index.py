@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -162,10 +163,7 @@ class TxnIndex:
             self.torn = False
 
     def _put(self, disk: Disk, path: Path, position: int, data: bytes) -> None:
-        file = disk.open(path, create=True)
-        try:
+        with closing(disk.open(path, create=True)) as file:
             file.truncate(position)
             if data:
                 file.write_at(position, data)
-        finally:
-            file.close()

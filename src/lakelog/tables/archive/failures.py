@@ -22,7 +22,7 @@ from lakelog.tables.archive.progress import (
 from lakelog.tables.iceberg.address import TableReplacedError
 from lakelog.tables.iceberg.catalog import CatalogUnwritableError
 from lakelog.tables.iceberg.data_file import FolderUnwritableError
-from lakelog.tables.registry.errors import RegistryAccessError, RegistryUnavailableError
+from lakelog.tables.registry.client import RegistryAccessError, RegistryUnavailableError
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import (
     BadRecordError,

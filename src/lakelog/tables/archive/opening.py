@@ -8,17 +8,15 @@ from pyiceberg.table import Table
 
 from lakelog.tables.archive.dead_letters import DeadLettersError, open_dead_letters
 from lakelog.tables.archive.failures import SyncError
-from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.progress import archived_topic_ids
+from lakelog.tables.archive.progress import ArchiveJob, archived_topic_ids
 from lakelog.tables.archive.refusals import KEY, OnBadRecord
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.partition_spec import terms_of
-from lakelog.tables.iceberg.partition_terms import PartitionTerm, parse_terms
-from lakelog.tables.iceberg.table import admit_null_timestamps, ensure_table
+from lakelog.tables.iceberg.columns import PartitionTerm, parse_terms
+from lakelog.tables.iceberg.table import admit_null_timestamps, ensure_table, terms_of
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
-from lakelog.tables.registry.client import RegistryAddress
-from lakelog.tables.registry.errors import (
+from lakelog.tables.registry.client import (
     RegistryAccessError,
+    RegistryAddress,
     RegistryUnavailableError,
     SchemaMissingError,
     UnsupportedSchemaError,

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.progress import Extent, Progress
+from lakelog.tables.archive.progress import ArchiveJob, Extent, Progress
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.topic.divergence import find_divergences
 from lakelog.tables.topic.errors import DataLossError, LogDivergedError
-from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, from_items
-from lakelog.tables.topic.ranges import (
+from lakelog.tables.topic.offsets import (
     OffsetRange,
+    StreamOffset,
+    TopicPartition,
+    find_divergences,
+    from_items,
     limit_offsets,
     offsets_in,
     ranges_between,

@@ -21,7 +21,7 @@ from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
 from lakelog.records.record import Record, decode_records
 from lakelog.tables.archive.refusals import BAD_TIMESTAMP, Refuse, RefusedRecord
 from lakelog.tables.topic.errors import BadRecordError
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 from lakelog.tables.topic.rows import ArrowRows
 
 _RAW_TIMESTAMP = "rawTimestamp"

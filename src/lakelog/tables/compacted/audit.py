@@ -16,12 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from lakelog.tables.compacted.backlog import Spill, backlog, take
-from lakelog.tables.compacted.merge import BucketMerge, fitted, last_of_partitions
-from lakelog.tables.compacted.progress import CompactedTableError
-from lakelog.tables.compacted.table import agreed
+from lakelog.tables.compacted.backlog import (
+    BucketMerge,
+    Spill,
+    backlog,
+    fitted,
+    last_of_partitions,
+    take,
+)
+from lakelog.tables.compacted.table import CompactedTableError, agreed, bucket_numbers, buckets_of
 from lakelog.tables.hybrid.archives import TopicArchive, reload
-from lakelog.tables.iceberg.buckets import bucket_numbers, buckets_of
+from lakelog.tables.iceberg.table import rows_in
 from lakelog.tables.typed.columns import own_schema
 
 
@@ -122,9 +127,8 @@ def audit_compacted(archive: TopicArchive, table: Table) -> CompactedAudit:
         _read_table(archive, table, compared, present, buckets, audit)
         for part in sorted(rows.sizes | present.sizes):
             _compare(last_of_partitions(rows.read(part)), present.read(part), audit)
-    snapshot = table.current_snapshot()
-    total = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
-    if int(total or 0) != audit.rows:
+    total = rows_in(table)
+    if total != audit.rows:
         audit.wrong += 1
         audit.first.append(f"{audit.rows} rows are not the {total} of the snapshot's summary")
     return audit

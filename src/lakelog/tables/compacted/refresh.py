@@ -17,14 +17,21 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyiceberg.table import FileScanTask, Table
 
-from lakelog.tables.compacted.backlog import Spill, Taken, backlog, take
-from lakelog.tables.compacted.location import CompactedTableLocation
-from lakelog.tables.compacted.merge import BucketMerge
-from lakelog.tables.compacted.progress import CompactedProgress, CompactedTableError, property_name
-from lakelog.tables.compacted.table import agreed, align, open_compacted, pinned
+from lakelog.tables.compacted.backlog import BucketMerge, Spill, Taken, backlog, take
+from lakelog.tables.compacted.table import (
+    CompactedProgress,
+    CompactedTableError,
+    CompactedTableLocation,
+    agreed,
+    align,
+    bucket_file,
+    buckets_of,
+    open_compacted,
+    pinned,
+    property_name,
+)
 from lakelog.tables.hybrid.archives import TopicArchive, reload
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.buckets import bucket_file, buckets_of
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.expiry import Policy, expire_snapshots
 from lakelog.tables.iceberg.stored_files import remove_unreferenced

@@ -23,7 +23,7 @@ from lakelog.tables.hybrid.files import (
 from lakelog.tables.iceberg.columns import DATA, RAW_TIMESTAMP, RESCUED
 from lakelog.tables.iceberg.data_file import open_input
 from lakelog.tables.topic.errors import BadRecordError
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""Exchanges data files of a table for others in one commit.
+"""Exchanges data files of a table for others in one commit, and locks tables for commits.
 
 The commit requires that all replaced files are still in the table, with the same delete files, so
 no concurrent change is lost. Each attempt loads the table first, also after a failure: a commit
@@ -7,22 +7,116 @@ later attempt finds it.
 
 Older snapshots still reference the replaced files. `upkeep/cleanup.py` removes them after a grace
 period, by the list that `note_replaced` writes before the commit.
+
+Iceberg's commits are optimistic: a commit fails if another came after its table was loaded. An
+exchange reads all manifests in between. Beside a job that appends often, each of its attempts would
+fail, and the files that are appended meanwhile make the next ones slower. So appends, exchanges and
+expiries lock the table's folder from the load to the commit. The catalog alone keeps commits
+correct. A writer continues without the lock if the folder is not on this host, cannot be locked, or
+stays locked for long, as by a stopped process.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import logging
+import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import lru_cache
+from itertools import islice
+from urllib.parse import unquote, urlsplit
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
+from lakelog.base.events import event
+from lakelog.client.errors import pauses
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
-from lakelog.tables.iceberg.commit_lock import attempts, locked_for_commit
 from lakelog.tables.iceberg.data_file import data_file
+from lakelog.tables.iceberg.table import load_for_commit
+
+_log = logging.getLogger("lakelog.tables")
+_ATTEMPTS_MAX = 16
+_POLL_S = 0.01
+_WAIT_MAX_S = 10.0
+_stuck: set[str] = set()
+"""Folders that stayed locked: the next writer does not wait for them again."""
+
+
+def attempts() -> Iterator[None]:
+    """Return an iterator of the 16 attempts of a commit, which pauses before each but the first."""
+    yield
+    for pause_s in islice(pauses(), _ATTEMPTS_MAX - 1):
+        time.sleep(pause_s)
+        yield
+
+
+@contextmanager
+def locked_for_commit(address: TableAddress) -> Iterator[Table]:
+    """Load the table; no other append, exchange or expiry of this host commits during the block.
+
+    A block must not lock the same table again. Raises as `load_for_commit`.
+    """
+    path = _folder(tuple(sorted(address.catalog.items())), address.identifier, address.uuid)
+    with nullcontext() if path is None else _locked(path):
+        yield load_for_commit(address)
+
+
+@lru_cache
+def _folder(
+    catalog: tuple[tuple[str, str], ...], identifier: tuple[str, str], table_uuid: str
+) -> str | None:
+    """Return the path of the table's folder; `None` if it is not on this host."""
+    url = urlsplit(TableAddress(dict(catalog), identifier, table_uuid).load().location())
+    return unquote(url.path) if url.scheme in {"", "file"} else None
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Lock the folder during the block, if that is possible soon."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield
+        return
+    try:
+        _wait_for_lock(fd, path)
+        yield
+    finally:
+        # A process that was forked meanwhile keeps the folder open, and so the lock.
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
+
+
+def _wait_for_lock(fd: int, path: str) -> None:
+    end_s = time.monotonic() + (0 if path in _stuck else _WAIT_MAX_S)
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end_s:
+                break
+            time.sleep(_POLL_S)
+        except OSError:  # a file system without locks, or without locks of folders
+            return
+        else:
+            _stuck.discard(path)
+            return
+    if path not in _stuck:
+        _stuck.add(path)
+        _log.warning(
+            "another process has locked %s for %g s: commits no longer wait for it",
+            path,
+            _WAIT_MAX_S,
+            extra=event("table_lock_ignored", path=path),
+        )
+
 
 REPLACED = "lakelog-replaced-"
 """The name of a list of replaced files begins so."""

@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakelog.base.events import event
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.commit_lock import locked_for_commit
+from lakelog.tables.iceberg.exchange import locked_for_commit
 from lakelog.tables.iceberg.stored_files import remove_expired
 from lakelog.tables.iceberg.table import SNAPSHOTS_MAX
 

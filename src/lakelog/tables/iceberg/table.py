@@ -15,47 +15,80 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.types import (
-    BinaryType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
+from pyiceberg.transforms import VoidTransform, parse_transform
+from pyiceberg.types import LongType, NestedField
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog, open_file_io
-from lakelog.tables.iceberg.columns import RAW_TIMESTAMP
-from lakelog.tables.iceberg.partition_spec import spec_of, terms_of
-from lakelog.tables.iceberg.partition_terms import PartitionTerm
+from lakelog.tables.iceberg.columns import (
+    ARROW_SCHEMA,
+    IDENTITY,
+    RAW_TIMESTAMP,
+    PartitionTerm,
+    parse_terms,
+)
 from lakelog.tables.iceberg.stored_files import stored_files
 from lakelog.tables.iceberg.warehouse import check_table_name
+
+_FIRST_ID = 1000
+"""Iceberg spec, "Partition Evolution": ids of partition fields begin at 1000."""
+
+
+def spec_of(terms: Sequence[PartitionTerm], schema: Schema) -> PartitionSpec:
+    """Return the partition spec of a new table."""
+    return PartitionSpec(
+        *(
+            PartitionField(
+                source_id=schema.find_field(term.column).field_id,
+                field_id=_FIRST_ID + number,
+                transform=parse_transform(term.transform),
+                name=term.column
+                if term.transform == IDENTITY
+                else f"{term.column}_{term.transform}",
+            )
+            for number, term in enumerate(terms)
+        )
+    )
+
+
+def terms_of(table: Table) -> tuple[PartitionTerm, ...]:
+    """Return the terms of a table's partition spec.
+
+    Raises `ValueError` if the archive cannot write files for the spec.
+    """
+    try:
+        return parse_terms(map(str, _terms(table)))
+    except ValueError:
+        raise ValueError(
+            f"the table {'.'.join(table.name())} is partitioned by {spec_text(table)}, which an "
+            "archive does not support: archive into a table of another name"
+        ) from None
+
+
+def spec_text(table: Table) -> str:
+    """Return the terms of a table's partition spec as text, supported or not."""
+    return ",".join(map(str, _terms(table)))
+
+
+def _terms(table: Table) -> list[PartitionTerm]:
+    columns = table.schema()
+    return [
+        PartitionTerm(str(field.transform), columns.find_column_name(field.source_id) or "")
+        for field in table.spec().fields
+        if not isinstance(field.transform, VoidTransform)
+    ]
+
 
 SNAPSHOTS_MAX = 100
 """The limit of kept snapshots. Every commit copies their list, so its cost grows with them."""
 
-_HEADER = StructType(
-    NestedField(10, "key", StringType(), required=False),
-    NestedField(11, "value", BinaryType(), required=False),
-)
-# Ids are assigned level by level, because PyIceberg renumbers them so when it creates a table.
-SCHEMA = Schema(
-    NestedField(1, "topic", StringType(), required=True),
-    NestedField(2, "partition", IntegerType(), required=True),
-    NestedField(3, "offset", LongType(), required=True),
-    NestedField(4, "timestamp", TimestamptzType(), required=True),
-    NestedField(5, "timestampType", IntegerType(), required=True),
-    NestedField(6, "key", BinaryType(), required=False),
-    NestedField(7, "value", BinaryType(), required=False),
-    NestedField(8, "headers", ListType(9, _HEADER, element_required=True), required=False),
-)
+SCHEMA = pyarrow_to_schema(ARROW_SCHEMA)
+"""The columns of an archive's table, as its data files have them."""
 _RETRIES = {TableProperties.COMMIT_NUM_RETRIES: "0"}
 """No retries by PyIceberg: they would repeat a failed commit without checking the progress."""
 _HOUSEKEEPING = {
@@ -169,6 +202,14 @@ def load_for_commit(address: TableAddress) -> Table:
             transaction.set_properties({**missing, **_RETRIES})
     name = ".".join(address.identifier)
     raise CommitFailedException(f"another program keeps removing properties of the table {name}")
+
+
+def rows_in(table: Table) -> int:
+    """Return the number of rows that the current snapshot states."""
+    snapshot = table.current_snapshot()
+    if snapshot is None or snapshot.summary is None:
+        return 0
+    return int(snapshot.summary["total-records"] or 0)
 
 
 def _fitting(table: Table, schema: Schema, partition_by: Sequence[PartitionTerm]) -> Table:

@@ -24,7 +24,7 @@ from fastavro import schemaless_reader
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
 from lakelog.tables.registry.avro_types import AvroType, branches, resolved
-from lakelog.tables.registry.errors import UnreadableValueError, UnsupportedSchemaError
+from lakelog.tables.registry.client import UnreadableValueError, UnsupportedSchemaError
 from lakelog.tables.typed.fitting import EXACT, Fit, Reader, Rescued, step
 from lakelog.tables.typed.shapes import LONGS, Shape
 

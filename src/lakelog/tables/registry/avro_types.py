@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakelog.tables.registry.errors import UnsupportedSchemaError
+from lakelog.tables.registry.client import UnsupportedSchemaError
 from lakelog.tables.typed.shapes import DEPTH_MAX, FIELDS_MAX, NAME, Shape
 
 DECIMAL_DIGITS_MAX = 38

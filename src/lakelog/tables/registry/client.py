@@ -1,6 +1,8 @@
-"""Asks a schema registry for schemas, over HTTP with Confluent's REST API.
+"""Finds the id of a value's schema, and asks a schema registry for it with Confluent's REST API.
 
-Each request has a connection of its own: schemas never change, so requests are rare.
+Serializers put the id before the data (byte 0 and the id in four bytes, or byte 1 and a GUID in 16
+bytes), or in the same form into a record header, and then the data has no prefix. Each request has
+a connection of its own: schemas never change, so requests are rare.
 """
 
 from __future__ import annotations
@@ -15,14 +17,76 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
+from uuid import UUID
 
 from lakelog.client.errors import log_retry, pauses
-from lakelog.tables.registry.errors import (
-    RegistryAccessError,
-    RegistryUnavailableError,
-    SchemaMissingError,
-)
-from lakelog.tables.registry.schema_id import SchemaId
+
+
+class RegistryUnavailableError(Exception):
+    """The registry does not answer, or cannot serve requests now."""
+
+
+class RegistryAccessError(Exception):
+    """The registry rejects the credentials, or the URL is not that of a registry."""
+
+
+class SchemaMissingError(Exception):
+    """The registry has no schema with this id, or no such subject or version."""
+
+
+class UnreadableValueError(Exception):
+    """A value that its schema does not describe, or that names no schema."""
+
+
+class UnsupportedSchemaError(UnreadableValueError):
+    """A schema whose values cannot be columns; the text has the reason."""
+
+
+SchemaId = int | UUID
+VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
+
+_ID, _GUID = 0, 1
+_ID_END, _GUID_END = 5, 17
+
+
+def split(data: bytes, header: bytes | None = None) -> tuple[SchemaId, bytes]:
+    """Return the id of the schema and the data without it.
+
+    header: the value of the header with the id, if the record has one; it takes precedence.
+    Raises `UnreadableValueError`.
+    """
+    if header is None:
+        schema_id, end = _read(data, "the value")
+        return schema_id, data[end:]
+    schema_id, end = _read(header, "the header with the schema id")
+    if end != len(header):
+        raise UnreadableValueError("the header with the schema id has bytes after the id")
+    return schema_id, data
+
+
+def header_in(headers: list[dict[str, Any]] | None, name: str) -> bytes | None:
+    """Return the value of the last header of this name, as Kafka's `lastHeader`; `None` without.
+
+    headers: of one record, as rows of Arrow or Spark: with the fields `key` and `value`.
+    """
+    values = [header["value"] for header in headers or () if header["key"] == name]
+    return bytes(values[-1] or b"") if values else None
+
+
+def _read(data: bytes, what: str) -> tuple[SchemaId, int]:
+    """Return the id at the start of `data`, and where it ends."""
+    first = data[0] if data else None
+    if first == _ID and len(data) >= _ID_END:
+        return int.from_bytes(data[1:_ID_END], "big"), _ID_END
+    if first == _GUID and len(data) >= _GUID_END:
+        return UUID(bytes=bytes(data[1:_GUID_END])), _GUID_END
+    if first in (_ID, _GUID):
+        raise UnreadableValueError(f"{what} ends within the schema id")
+    begins = f"begins with byte {first}" if data else "is empty"
+    raise UnreadableValueError(
+        f"{what} {begins}, not with a schema id (byte 0 and 4 bytes, or byte 1 and a GUID)"
+    )
+
 
 USER_INFO = "LAKELOG_SCHEMA_REGISTRY_USER_INFO"
 """The environment variable with `user:password`."""

@@ -32,8 +32,7 @@ from lakelog.tables.topic.errors import (
     TopicGoneError,
     TopicMissingError,
 )
-from lakelog.tables.topic.offsets import TopicPartition
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange, TopicPartition
 
 T = TypeVar("T")
 

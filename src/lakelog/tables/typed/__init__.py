@@ -5,7 +5,7 @@ not fit goes into `rescued`, a JSON object from paths to values, so that no part
 Typed fields are never columns of the table itself: a field may be called `offset`.
 
 - `shapes.py`: infers the fields from values.
-- `sampling.py`: reads the first values of a batch, for their fields.
 - `fitting.py`: converts values into the two columns.
+- `rows.py`: adds the two columns to rows, and reads the first values of a batch for their fields.
 - `columns.py`: the two columns of a table.
 """

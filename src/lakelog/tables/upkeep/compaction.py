@@ -15,19 +15,22 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.table import FileScanTask, Table
+from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import property_name
 from lakelog.tables.hybrid.files import ArchivedFile, archived_file
 from lakelog.tables.hybrid.rows import ArchivedRows
-from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
+from lakelog.tables.iceberg.catalog import CatalogUnwritableError
 from lakelog.tables.iceberg.data_file import data_file
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 from lakelog.tables.typed.columns import foreign_columns, own_schema
 
 TARGET_BYTES = 256 << 20
@@ -251,3 +254,14 @@ def _schema(table: Table) -> pa.Schema:
         f"the table {'.'.join(table.name())} has the column {min(others)!r} of another program, "
         "which would be lost: compact it with that program"
     )
+
+
+UNCHANGED = (
+    CompactionError,
+    TableReplacedError,
+    CommitFailedException,
+    CatalogUnwritableError,
+    SQLAlchemyError,
+    OSError,
+)
+"""The upkeep failed, or another program changed the table first."""

@@ -1,4 +1,4 @@
-"""Finds the tables of topics: by the topics' keys, and in the catalogs of warehouses.
+"""Finds the tables of topics, by keys and in catalogs, and describes them.
 
 The archive job names its table in the topic's keys. Tables of topics without these keys, because
 a broker has none or a user has reset them, are recognised by the topic id in their properties.
@@ -7,16 +7,19 @@ a broker has none or a user has reset them, are recognised by the topic id in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lakelog.tables.archive.dead_letters import has_dead_letters
 from lakelog.tables.archive.location import TableLocation, find_locations
-from lakelog.tables.archive.progress import archived_topic_ids, read_progress
+from lakelog.tables.archive.progress import Extent, archived_topic_ids, read_progress
 from lakelog.tables.compacted.table import find_table
+from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.iceberg.table import rows_in, spec_text
 from lakelog.tables.iceberg.warehouse import NAMESPACE, warehouse_at
 from lakelog.tables.topic.client import TopicClient, TopicMeta
+from lakelog.tables.upkeep.compaction import TARGET_BYTES
 
 Folders = Iterable[tuple[str, str]]
 """Warehouses, each with the local folder of its catalog (empty: the warehouse)."""
@@ -83,3 +86,68 @@ def _with_ends(listed: TableLocation, topic_id: str) -> TableLocation | None:
     if table is None:
         return None
     return replace(listed, published=read_progress(table.properties, topic_id).ends)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOverview:
+    """One partition: the table holds [start, end), the log holds [log_start, log_end)."""
+
+    partition: int
+    start: int
+    end: int
+    log_start: int
+    log_end: int
+
+    @property
+    def lag(self) -> int:
+        """Offsets of the log that are not archived."""
+        return max(0, self.log_end - max(self.end, self.log_start))
+
+    @property
+    def only_in_table(self) -> int:
+        """Archived offsets that the log no longer has."""
+        return max(0, min(self.log_start, self.end) - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """One version of a table. size: bytes of its files. small_files: to be compacted.
+    partition_by: the terms of its partition spec."""
+
+    rows: int
+    files: int
+    size: int
+    small_files: int
+    snapshots: int
+    partition_by: str
+    partitions: tuple[PartitionOverview, ...]
+
+
+def overview(client: TopicClient, archive: TopicArchive) -> Overview:
+    """Return the numbers of a table and of its topic's log.
+
+    Partitions of which nothing is archived are included. Raises `TopicMissingError`, `KafkaError`
+    and `OSError`.
+    """
+    table = archive.table
+    partitions = {
+        *archive.progress.extents,
+        *client.describe([archive.topic])[archive.topic].partitions,
+    }
+    keys = [(archive.topic, partition) for partition in sorted(partitions)]
+    starts, ends = client.earliest(keys), client.latest(keys)
+    none = {partition: Extent(start, start) for (_, partition), start in starts.items()}
+    extents = {**none, **archive.progress.extents}
+    sizes = [task.file.file_size_in_bytes for task in table.scan().plan_files()]
+    return Overview(
+        rows=rows_in(table),
+        files=len(sizes),
+        size=sum(sizes),
+        small_files=sum(size < TARGET_BYTES * 3 // 4 for size in sizes),
+        snapshots=len(table.metadata.snapshots),
+        partition_by=spec_text(table),
+        partitions=tuple(
+            PartitionOverview(p, extents[p].start, extents[p].end, starts[t, p], ends[t, p])
+            for t, p in keys
+        ),
+    )

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.columns.encoding import encode as encoding
 from lakelog.columns.encoding.columns import BadRowError, ColumnError
-from lakelog.columns.encoding.encode import RowEncoder
+from lakelog.columns.encoding.encode import RowEncoder, encode_plainly
+from lakelog.columns.encoding.rows import Limits, checked_rows
 from lakelog.records.batch import check_crc, read_header
 from lakelog.records.compression import Codec
 from lakelog.records.record import Record, decode_records
@@ -296,3 +297,14 @@ def test_a_column_of_any_type_is_encoded_or_named(name: str, column: pa.Array) -
                 assert name in str(error) or "row " in str(error)
                 both.append(str(error))
         assert both[0] == both[1]
+
+
+def test_a_full_batch_moves_rows_without_a_key_on() -> None:
+    """Also if a row with a partition has filled it."""
+    table = pa.table(
+        {"value": [b"x" * 100] * 4, "partition": pa.array([None, 0, None, None], pa.int32())}
+    )
+    [rows] = checked_rows(table.to_batches(), Limits(2, 1000), 0)
+    batches, sticky = encode_plainly(rows, 2, 0, 200, Codec.NONE)
+    assert [(batch.partition, batch.count) for batch in batches] == [(0, 1), (0, 1), (1, 1), (1, 1)]
+    assert sticky == 0

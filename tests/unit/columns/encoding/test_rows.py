@@ -6,7 +6,10 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.columns.encoding import rows as module
 from lakelog.columns.encoding.columns import BadRowError, ColumnError
-from lakelog.columns.encoding.rows import Limits, Rows, checked_rows, joined
+from lakelog.columns.encoding.rows import EncodedBatch, Limits, Rows, checked_rows, joined
+from lakelog.records.batch import HEADER_SIZE
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.compression import Codec
 
 LIMITS = Limits(partitions=3, record_bytes=1000)
 
@@ -108,3 +111,23 @@ def test_a_partition_beyond_63_bits_names_its_row() -> None:
     table = pa.table({"value": [b"", b""], "partition": pa.array([0, 2**64 - 1], pa.uint64())})
     with pytest.raises(BadRowError, match=f"row 1: partition {2**64 - 1} does not exist"):
         read(table)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_it_equals_the_batch_of_a_builder_and_can_be_numbered_again(codec: Codec) -> None:
+    builder = BatchBuilder(codec)
+    builder.append(7, b"k", b"v" * 100)
+    builder.append(5, None, b"w" * 100)
+    plain = BatchBuilder()
+    plain.append(7, b"k", b"v" * 100)
+    plain.append(5, None, b"w" * 100)
+    content = bytearray(HEADER_SIZE) + plain.build()[HEADER_SIZE:]
+
+    batch = EncodedBatch(content, codec, 3, 2, 7, 7)
+
+    assert bytes(batch.build()) == bytes(builder.build())
+    numbers = (9, 1, 40, 77)
+    assert bytes(batch.build(*numbers, leader_epoch=2, is_transactional=True)) == bytes(
+        builder.build(*numbers, leader_epoch=2, is_transactional=True)
+    )
+    assert batch.size_estimate == len(builder.build())

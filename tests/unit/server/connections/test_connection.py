@@ -13,7 +13,7 @@ from lakelog.server.connections import receive_buffer
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import SharedLimit
 from lakelog.server.connections.request_memory import RequestMemory
-from lakelog.server.event_log.rate_limited import ClosingLog
+from lakelog.server.log_limits import ClosingLog
 from storage_kit import ManualClock
 
 

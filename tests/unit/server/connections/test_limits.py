@@ -9,7 +9,7 @@ from lakelog.base.endpoint import SecurityProtocol
 from lakelog.base.memory_budget import Share
 from lakelog.server.connections.limits import AcceptRate, SharedLimit
 from lakelog.server.connections.session import ClientSession
-from lakelog.server.event_log.rate_limited import ClosingLog
+from lakelog.server.log_limits import ClosingLog
 from storage_kit import ManualClock
 
 

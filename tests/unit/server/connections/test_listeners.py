@@ -18,7 +18,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.runtime.loop_iterations import PART_S, LoopIterations
-from lakelog.server.auth.principal import BrokersApart, NoQuotas
+from lakelog.server.authentication import BrokersApart, NoQuotas
 from lakelog.server.connections.listeners import Acceptor, Listeners
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_budget import FREE

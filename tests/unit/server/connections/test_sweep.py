@@ -11,7 +11,7 @@ from fake_transport import OTHER, FakeSlice, connect, frame, request
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget, Share
 from lakelog.runtime.loop_iterations import LoopIterations
-from lakelog.server.auth.principal import BrokersApart, NoQuotas
+from lakelog.server.authentication import BrokersApart, NoQuotas
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.reply import Reply

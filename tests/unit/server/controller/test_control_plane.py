@@ -10,7 +10,7 @@ from lakelog.metadata.controller.brokers import plan_producer_ids
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerRecord, PartitionRecord
 from lakelog.protocol.brokers import AlterPartitionRequest, BrokerHeartbeatRequest
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker
 

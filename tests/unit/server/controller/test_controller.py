@@ -21,7 +21,7 @@ from lakelog.protocol.brokers import (
     Feature,
     Listener,
 )
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.controller.lease_grants import GRANT_PER_SESSION
 from lakelog.server.inter_broker.silence import LEASE_PERCENT
 from memory_broker import MemoryBroker

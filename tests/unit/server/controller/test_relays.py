@@ -20,8 +20,7 @@ from lakelog.protocol.brokers import (
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
 )
-from lakelog.server.auth.broker_proof import Process
-from lakelog.server.auth.principal import ANONYMOUS, Principal, broker_principal
+from lakelog.server.authentication import ANONYMOUS, Principal, Process, broker_principal
 from lakelog.server.controller.relays import DIRECT, Relays
 from lakelog.server.inter_broker.errors import (
     PeerBusyError,

@@ -11,7 +11,7 @@ import pytest
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.store.api import ControllerTerm
 from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.controller.succession import NO_TERM, Succession
 from lakelog.server.inter_broker.errors import PeerTimedOutError
 from lakelog.server.inter_broker.silence import Silence

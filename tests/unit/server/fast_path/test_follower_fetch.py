@@ -20,7 +20,7 @@ from lakelog.protocol.fetch import (
 from lakelog.replica.followers import Follower
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
-from lakelog.server.auth.principal import BROKER, Principal
+from lakelog.server.authentication import BROKER, Principal
 from lakelog.server.connections.connection import Connection
 from lakelog.wire.framing import decode_response
 from twins import Client, Twins, decoded_connections, run

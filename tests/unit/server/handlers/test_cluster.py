@@ -13,7 +13,7 @@ from lakelog.protocol.cluster import (
     UpdateFeaturesRequest,
 )
 from lakelog.protocol.connections import ApiVersionsRequest
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.handlers.cluster import describe_cluster, unregister_broker, update_features
 from lakelog.server.handlers.connections import api_versions
 from memory_broker import LOCAL, MemoryBroker

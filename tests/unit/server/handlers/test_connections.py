@@ -6,21 +6,31 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import BrokerRecord
+from lakelog.metadata.records import BrokerRecord, FeatureRecord
+from lakelog.protocol.commit_sets import FEATURE
 from lakelog.protocol.connections import (
     ApiVersionsRequest,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
 )
-from lakelog.server.auth.authentication import AuthenticationState
-from lakelog.server.auth.broker_proof import MECHANISM, NONCE_BYTES, Ends, Process
-from lakelog.server.auth.principal import ANONYMOUS, is_broker
+from lakelog.server.authentication import (
+    ANONYMOUS,
+    MECHANISM,
+    NONCE_BYTES,
+    AuthenticationState,
+    Ends,
+    Process,
+    is_broker,
+)
 from lakelog.server.handlers.connections import (
     api_versions,
+    finalized_features,
     sasl_authenticate,
     sasl_handshake,
+    supported_features,
     unsupported_api_versions,
 )
 from lakelog.server.requests.context import Context
@@ -154,3 +164,23 @@ def test_a_token_without_a_handshake_is_refused(version: int) -> None:
         request = SaslAuthenticateRequest(auth_bytes=b"x")
         response = world.ask(sasl_authenticate, request, version)
         assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
+def test_clients_before_version_4_are_not_sent_features_whose_lowest_level_is_0() -> None:
+    assert "transaction.version" not in {each.name for each in supported_features(3)}
+    assert "transaction.version" in {each.name for each in supported_features(4)}
+
+
+def test_commit_sets_are_listed_for_clients_of_any_version() -> None:
+    """Clients look for the supported level before they send a commit set (ADR 8)."""
+    for version in (3, 4):
+        rows = {each.name: each for each in supported_features(version)}
+        assert (rows[FEATURE].min_version, rows[FEATURE].max_version) == (1, 1)
+
+
+def test_finalized_levels_come_from_the_image() -> None:
+    image = MetadataImage().apply(FeatureRecord("transaction.version", 1))
+    levels = {each.name: each.max_version_level for each in finalized_features(image)}
+    assert levels == {"group.version": 1, "lakelog.metadata.version": 1, "transaction.version": 1}
+    image = image.apply(FeatureRecord("transaction.version", 0))
+    assert "transaction.version" not in {each.name for each in finalized_features(image)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.inter_broker.deafness import NONE, Deafness
 
 SESSION_S, TICK_S = 9.0, 0.25

@@ -13,7 +13,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerFenced, BrokerRecord, ClusterRecord
 from lakelog.protocol.metadata import MetadataRequest
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.inter_broker.errors import PeerUnreachableError
 from lakelog.server.inter_broker.peer import Peers, PeerSeams
 from memory_broker import MemoryNet

@@ -12,7 +12,7 @@ import pytest
 
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerFenced, BrokerRecord
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.inter_broker.reachable_brokers import PATIENCE_S, ReachableBrokers
 from simulator.engine.loop import SimulatedLoop
 from simulator.engine.tasks import SimulatedTasks

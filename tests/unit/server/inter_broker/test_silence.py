@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.server.auth.broker_proof import Process
+from lakelog.server.authentication import Process
 from lakelog.server.inter_broker.silence import LEADS_FOR, LEASE_PERCENT, Silence
 
 SESSION_S, TICK_S = 9.0, 0.25

@@ -16,7 +16,7 @@ from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server, StartError
-from lakelog.server.environment import Environment
+from lakelog.server.options import Environment
 
 
 class Admission:

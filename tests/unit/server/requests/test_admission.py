@@ -30,8 +30,7 @@ from lakelog.protocol.registry import APIS
 from lakelog.protocol.topics import DeleteTopicsRequest
 from lakelog.records.compression import Codec
 from lakelog.replica.role import Role
-from lakelog.server.auth.authentication import Authentication
-from lakelog.server.auth.principal import ANONYMOUS, BROKER, Principal
+from lakelog.server.authentication import ANONYMOUS, BROKER, Authentication, Principal
 from lakelog.wire.framing import decode_response
 from socketless_broker import SocketlessBroker, request_frame
 from storage_kit import make_batch

@@ -7,15 +7,22 @@ from typing import Any, NamedTuple
 import pytest
 
 from lakelog.protocol.api import Api
+from lakelog.protocol.group_members import HeartbeatResponse
 from lakelog.protocol.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from lakelog.protocol.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from lakelog.protocol.registry import APIS
 from lakelog.protocol.topics import CreatableTopicResult, CreateTopicsResponse
-from lakelog.server.event_log.rate_limited import LINES_MAX
-from lakelog.server.requests.metrics import CLIENT_ID_CHARS_MAX, RequestMetrics, RequestNote
+from lakelog.server.log_limits import LINES_MAX
+from lakelog.server.requests.metrics import (
+    CLIENT_ID_CHARS_MAX,
+    RequestMetrics,
+    RequestNote,
+    codes_in,
+)
 from storage_kit import ManualClock
 
 FETCH, METADATA, CREATE_TOPICS = APIS[1], APIS[3], APIS[19]
@@ -132,3 +139,11 @@ def test_errors_are_counted_at_every_depth(requests: RequestMetrics) -> None:
         ("Metadata", 5): 2,
         ("CreateTopics", 36): 1,
     }
+
+
+def test_codes_are_found_at_any_depth_and_zeros_are_not() -> None:
+    assert list(codes_in(HeartbeatResponse(error_code=27))) == [27]
+    assert not list(codes_in(HeartbeatResponse()))
+    results = [PartitionProduceResponse(index=index, error_code=index) for index in range(4)]
+    topic = TopicProduceResponse(name="orders", partition_responses=results)
+    assert sorted(codes_in(ProduceResponse(responses=[topic, topic]))) == [1, 1, 2, 2, 3, 3]

@@ -32,7 +32,7 @@ from lakelog.protocol.registry import APIS
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.server.connections.connection import Connection
-from lakelog.server.event_log.rate_limited import ClosingLog
+from lakelog.server.log_limits import ClosingLog
 from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.waiting import ELEMENT_BYTES, WaitingRequests

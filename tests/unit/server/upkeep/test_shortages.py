@@ -13,14 +13,16 @@ from unittest.mock import patch
 import pytest
 
 from doubles.disk import MemoryDisk
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
-from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE, Shortages
+from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE, HeldRecords, Shortages
 from lakelog.storage.files import PROBE
 from lakelog.storage.folder.space import HEADROOM_BYTES, RESERVE, DiskSpaceGuard, SpaceReserve
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
-from storage_kit import DATA
+from storage_kit import DATA, NOW, make_batch, memory_store, sole_leader
 from virtual_time import run_in_virtual_time
 
 RESERVED = 10_000
@@ -231,3 +233,51 @@ async def test_a_reserve_that_cannot_be_freed_is_said_once(limited: LimitedDisk)
     assert await limited.shortages.free_reserve()
     limited.shortages.allocate_reserve()
     assert limited.reserve.is_spent, "the probe will do it"
+
+
+HOUR = 3_600_000
+
+
+def expired(archived: int) -> Partition:
+    """A partition of ten expired segments of one record each."""
+    store = memory_store(config_with(archived)._replace(segment_bytes=len(make_batch())))
+    partition = Partition(store.create(), sole_leader(5), lambda each: None)
+    for _ in range(10):
+        partition.append(make_batch(), NOW)
+    return partition
+
+
+def config_with(archived: int) -> LogConfig:
+    return LogConfig(
+        retention_ms=HOUR, table_enable=True, table_archived_offsets=(f"0:{archived}",)
+    )
+
+
+def test_retention_deletes_archived_records_only(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    partition, held = expired(4), HeldRecords(lambda: 1 << 40)
+    assert partition.delete_old_segments(NOW + 2 * HOUR) == 4
+    assert partition.log.log_start_offset == 4
+    assert partition.held_bytes == 6 * len(make_batch())
+    for _ in range(2):
+        held.note(partition)
+    held.check_disk()
+
+    partition.use_config(config_with(10)._replace(segment_bytes=len(make_batch())))
+    partition.delete_old_segments(NOW + 2 * HOUR)
+    assert (partition.log.log_start_offset, partition.held_bytes) == (10, 0)
+    held.note(partition)
+
+    assert [each.event for each in caplog.records if hasattr(each, "event")] == [
+        "retention_held",
+        "retention_resumed",
+    ]
+
+
+def test_held_records_that_fill_the_disk_are_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    partition, held = expired(0), HeldRecords(lambda: 100)
+    assert partition.delete_old_segments(NOW + 2 * HOUR) == 0
+    held.note(partition)
+    held.check_disk()
+    assert "fill the disk: retention keeps" in caplog.messages[-1]
+    assert caplog.records[-1].levelno == logging.ERROR

@@ -6,11 +6,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from lakelog.spark.archive import stream
 from lakelog.spark.archive.stream import ArchiveSource, ArchiveWriter, RangeReader
-from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.progress import Extent
+from lakelog.tables.archive.progress import ArchiveJob, Extent
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
-from lakelog.tables.topic.offsets import StreamOffset
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange, StreamOffset
 from unit.tables.archive_log import EPOCH, Log
 
 

@@ -13,7 +13,7 @@ from lakelog.spark.archive import sync
 from lakelog.spark.archive.sync import check_reachable, sync_topic
 from lakelog.spark.session import JavaMissingError
 from lakelog.tables.archive.commit import commit_batch, state_of
-from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.progress import ArchiveJob
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
 from lakelog.tables.topic.errors import TopicMissingError

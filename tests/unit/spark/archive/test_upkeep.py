@@ -11,7 +11,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.spark.archive import upkeep as module
 from lakelog.spark.archive.upkeep import Refreshes, Upkeep
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.compacted.progress import CompactedTableError
+from lakelog.tables.compacted.table import CompactedTableError
 from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.client import sink as client
+from lakelog.client.errors import ClientError, UnsupportedError
 from lakelog.client.sink import (
     AnotherQueryError,
     BatchAheadError,
@@ -15,13 +17,22 @@ from lakelog.client.sink import (
     QueryRun,
     Receipt,
     SinkError,
+    SinkStatus,
 )
+from lakelog.protocol.commit_sets import SinkState
 from lakelog.spark.sink import attempts
-from lakelog.spark.sink.attempts import Attempt, Job, streaming_job, write_attempt
-from lakelog.spark.sink.content import Content, content_of
-from lakelog.spark.sink.control import Batch
-from lakelog.spark.sink.errors import BatchOrderError, OtherQueryError
-from lakelog.spark.sink.options import Repeated, SinkOptions
+from lakelog.spark.sink import options as errors
+from lakelog.spark.sink.attempts import (
+    Attempt,
+    Job,
+    named_refusals,
+    retire_lower,
+    retired_by,
+    streaming_job,
+    write_attempt,
+)
+from lakelog.spark.sink.control import Batch, Content, content_of
+from lakelog.spark.sink.options import BatchOrderError, OtherQueryError, Repeated, SinkOptions
 from lakelog.tables.topic.errors import OptionError
 
 OPTIONS = SinkOptions(bootstrap="h:1", topic="t")
@@ -198,3 +209,115 @@ def test_a_streaming_task_knows_its_batch() -> None:
     assert streaming_job(named, task).sink_id == "lk-sink-mine#2"
     with pytest.raises(OptionError, match="outside of a streaming query"):
         streaming_job(OPTIONS, FakeTask())
+
+
+SHORT_OPTIONS = SinkOptions(bootstrap="h:1", transaction_timeout_ms=5000)
+CODE = ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind", "option"),
+    [
+        (client.AnotherQueryError, errors.OtherQueryError, "'sinkId'.*'sinkGeneration'"),
+        (client.BatchAheadError, errors.BatchOrderError, "'sinkGeneration'"),
+        (client.RunFencedError, errors.FencedError, "'sinkId'"),
+        (
+            client.TransactionNotOpenError,
+            errors.FencedError,
+            r"'kafka.transaction.timeout.ms' \(5000\).*'maxOffsetsPerTrigger'",
+        ),
+        (client.BatchCommittedError, errors.BatchOrderError, "'sinkGeneration'"),
+        (client.RunLimitError, errors.SinkError, "lakelog txn remove"),
+        (client.RecordsLostError, errors.LostRecordsError, "start the query again.*fsync"),
+        (client.SinkLimitError, errors.SinkError, "fewer tasks"),
+        (client.NotASinkError, errors.SinkError, "another 'sinkId'"),
+    ],
+)
+def test_a_refusal_names_the_option(
+    refusal: type[client.SinkError], kind: type[Exception], option: str
+) -> None:
+    with pytest.raises(kind, match=f"(?s)the reason.*{option}"), named_refusals(SHORT_OPTIONS):
+        raise refusal(CODE, "the reason")
+
+
+def test_a_query_that_a_full_refresh_replaced_is_named() -> None:
+    record = SinkState(query_id="generation 3", run_id="generation 3")
+    text = "at generation 3, this query at 0.*'sinkGeneration'"
+    with pytest.raises(errors.OldGenerationError, match=text), named_refusals(SHORT_OPTIONS):
+        raise client.AnotherQueryError(CODE, "the reason", record)
+
+
+def test_a_broker_without_commit_sets_is_named() -> None:
+    text = r"'delivery': broker 1 does not.*at-least-once.*foreachBatch"
+    with pytest.raises(errors.UnsupportedDeliveryError, match=text), named_refusals(SHORT_OPTIONS):
+        raise UnsupportedError("broker 1 does not support commit sets")
+
+
+def test_other_errors_pass() -> None:
+    with pytest.raises(ClientError, match="moved"), named_refusals(SHORT_OPTIONS):
+        raise ClientError(ErrorCode.NOT_COORDINATOR, "moved")
+
+
+class RetiredSink:
+    """The control record of one generation; `racing` queries begin after its removal."""
+
+    def __init__(self, query_id: str | None, racing: int = 0) -> None:
+        self.query_id = query_id
+        self.racing = racing
+        self.calls: list[str] = []
+
+    def __enter__(self) -> RetiredSink:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def read(self) -> SinkStatus | None:
+        return None if self.query_id is None else SinkStatus("s", self.query_id, "r", 7, ())
+
+    def remove(self) -> None:
+        self.calls.append("remove")
+        self.query_id = None
+
+    def begin(self, query_id: str, run_id: str, batch: int) -> None:
+        if self.racing:
+            self.racing -= 1
+            self.query_id = "old"
+            raise AnotherQueryError(ErrorCode.INVALID_TXN_STATE, "meanwhile")
+        self.query_id = query_id
+
+
+def retire(generation: int, sinks: dict[int, RetiredSink]) -> None:
+    def open_sink(lower: int) -> Any:
+        return sinks.setdefault(lower, RetiredSink(None))
+
+    retire_lower(open_sink, generation)
+
+
+def test_lower_generations_are_claimed_once() -> None:
+    sinks = {0: RetiredSink("q"), 2: RetiredSink("p")}
+    for _ in range(2):
+        retire(3, sinks)
+    assert sorted(sinks) == [0, 1, 2]
+    assert (sinks[0].query_id, sinks[0].calls) == ("generation 3", ["remove"])
+    assert (sinks[1].query_id, sinks[1].calls) == (None, [])
+    assert retired_by(str(sinks[2].query_id)) == "3"
+    assert retired_by("q") is None
+
+
+def test_a_query_that_begins_meanwhile_is_retired_too() -> None:
+    sinks = {0: RetiredSink("q", racing=2)}
+    retire(1, sinks)
+    assert sinks[0].query_id == "generation 1"
+    assert sinks[0].calls == ["remove"] * 3
+
+
+def test_the_first_generation_retires_nothing() -> None:
+    sinks: dict[int, RetiredSink] = {}
+    retire(0, sinks)
+    assert sinks == {}
+
+
+def test_the_number_of_retired_generations_is_bounded() -> None:
+    sinks: dict[int, RetiredSink] = {}
+    retire(1_000_000, sinks)
+    assert len(sinks) == 100

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakelog.spark import write_to
-from lakelog.spark.sink.content import Content
-from lakelog.spark.sink.errors import RetriedTaskError
+from lakelog.spark.sink.control import Content
+from lakelog.spark.sink.options import RetriedTaskError
 from lakelog.spark.sink.shared import TaskResult, check_single_attempts
 from lakelog.tables.topic.errors import OptionError
 

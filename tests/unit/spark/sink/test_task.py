@@ -8,8 +8,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, NotWrittenError, TopicNotFoundError
 from lakelog.spark.sink import task
-from lakelog.spark.sink.errors import RowError, SinkError
-from lakelog.spark.sink.options import SinkOptions
+from lakelog.spark.sink.options import RowError, SinkError, SinkOptions
 from lakelog.spark.sink.task import fenced, named_errors, write_rows
 
 OPTIONS = SinkOptions(bootstrap="h:1", topic="t", transaction_timeout_ms=5000)

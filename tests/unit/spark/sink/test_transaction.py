@@ -21,16 +21,15 @@ from lakelog.protocol.offsets import (
 from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
-from lakelog.spark.sink.content import Content
-from lakelog.spark.sink.control import Batch, Control, Step
-from lakelog.spark.sink.errors import (
+from lakelog.spark.sink.control import Batch, Content, Control, Step
+from lakelog.spark.sink.options import (
     BatchOrderError,
     FencedError,
     OtherQueryError,
+    SinkOptions,
     UnknownOutcomeError,
     UnsupportedDeliveryError,
 )
-from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.transaction import BatchTransaction
 from scripted_broker import ScriptedBroker
 

@@ -27,14 +27,13 @@ from pyspark.sql.datasource import (
 
 from lakelog.spark.source import batch
 from lakelog.spark.source.batch import Pruning, RangePartition, plan
-from lakelog.spark.source.hybrid import read_planned
+from lakelog.spark.source.clients import read_planned
 from lakelog.spark.source.options import SourceOptions, parse_source_options
 from lakelog.spark.source.readers import batch_reader, schema_of
 from lakelog.tables.hybrid.files import ANY_TIME, Times
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, TopicMissingError
-from lakelog.tables.topic.offsets import StreamOffset
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange, StreamOffset
 from unit.spark.source.source_log import EPOCH, Log
 
 OPTIONS = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}

@@ -22,8 +22,8 @@ from lakelog.storage.folder.identity import topic_id_in
 from lakelog.storage.folder.known_logs import (
     KNOWN_LOGS,
     FilesOfLogs,
-    KnownLogsFile,
     decode_known_logs,
+    known_logs_file,
 )
 from lakelog.storage.marks import FOLDER_SEAL, FolderSeal
 from storage_kit import DATA, TOPIC_ID, ManualClock, Store, append, make_batch, memory_store
@@ -37,8 +37,8 @@ KNOWN = {
 
 
 def test_it_is_read_as_it_was_written() -> None:
-    assert decode_known_logs(KnownLogsFile().encode(KNOWN)) == KNOWN
-    assert decode_known_logs(KnownLogsFile().encode({})) == {}
+    assert decode_known_logs(known_logs_file().encode(KNOWN)) == KNOWN
+    assert decode_known_logs(known_logs_file().encode({})) == {}
 
 
 def test_version_1_has_no_files() -> None:
@@ -48,7 +48,7 @@ def test_version_1_has_no_files() -> None:
 
 
 def test_every_flipped_bit_and_every_cut_is_found() -> None:
-    data = KnownLogsFile().encode(KNOWN)
+    data = known_logs_file().encode(KNOWN)
     for bit in range(8 * len(data)):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -314,7 +314,7 @@ def test_without_files_in_the_checkpoint_nothing_is_compared(store: Store) -> No
     known = decode_known_logs(path.read_bytes())
     assert known[KEY].files is not None
     kill(store)
-    older = KnownLogsFile().encode({KEY: known[KEY]._replace(files=None)})
+    older = known_logs_file().encode({KEY: known[KEY]._replace(files=None)})
     path.write_bytes(older)
     seal = FolderSeal(store.path / FOLDER_SEAL, path, store.disk)
     seal.open(is_expected=True)

@@ -11,7 +11,7 @@ from lakelog.records.batch import patch_offset_and_epoch, read_header
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import INDEX, LOG, TIME_INDEX
 from lakelog.storage.log import Log
-from lakelog.storage.segments.detached import DetachedSegment
+from lakelog.storage.preparation import DetachedSegment
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from storage_kit import DATA, NOW, Store, append, make_batch, memory_store

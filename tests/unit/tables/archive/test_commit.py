@@ -17,8 +17,8 @@ from pyiceberg.table import Table, Transaction
 from lakelog.tables.archive import commit
 from lakelog.tables.archive.commit import Batch, CommitOutcome, SyncProgress, commit_batch, state_of
 from lakelog.tables.archive.failures import SyncError
-from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import (
+    ArchiveJob,
     Extent,
     ForeignTableError,
     Progress,

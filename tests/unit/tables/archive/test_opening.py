@@ -12,8 +12,8 @@ from lakelog.tables.archive import opening
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.dead_letters import find_dead_letters
 from lakelog.tables.archive.failures import SyncError
-from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.opening import open_job
+from lakelog.tables.archive.progress import ArchiveJob
 from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse

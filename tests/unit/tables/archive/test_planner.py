@@ -9,9 +9,8 @@ from typing import cast
 import pytest
 
 from lakelog.client.offsets import OffsetAt
-from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.planner import BatchPlanner, first_extents
-from lakelog.tables.archive.progress import Extent, Progress, merge_ranges
+from lakelog.tables.archive.progress import ArchiveJob, Extent, Progress, merge_ranges
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, LogDivergedError
 from lakelog.tables.topic.offsets import TopicPartition

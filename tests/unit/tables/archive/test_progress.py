@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from lakelog.tables.archive.progress import (
     UNKNOWN,
+    ArchiveJob,
     Extent,
     Progress,
     ProgressConflictError,
@@ -17,7 +21,9 @@ from lakelog.tables.archive.progress import (
     standing,
 )
 from lakelog.tables.archive.refusals import RefusedCount
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA
+from lakelog.tables.topic.offsets import OffsetRange
 
 AT_TEN = Progress({0: Extent(0, 10, 4), 1: Extent(5, 20, 2)}, "q", 3)
 
@@ -133,3 +139,46 @@ def test_rewinds_are_kept_and_are_absent_from_texts_without_any() -> None:
     assert Progress.from_text(progress.to_text()) == progress
     assert advance(progress, {0: Extent(5, 6, 1)}, query_id="q", number=4).rewinds == 2
     assert "rewinds" not in Progress({0: Extent(0, 5, 1)}, "q", 3).to_text()
+
+
+JOB = ArchiveJob(
+    bootstrap="b:1",
+    topic="orders",
+    topic_id="id",
+    catalog={"type": "sql"},
+    identifier=("lakelog", "orders"),
+    location="file:///house",
+    batch_bytes=1000,
+    tasks=2,
+    skip_lost=True,
+    raw_timestamp_id=0,
+    uuid="u",
+    extents={0: Extent(0, 5, 3), 11: Extent(2, 2)},
+)
+
+
+def test_a_job_survives_the_option_that_carries_it() -> None:
+    """With whole numbers as partitions, and with equal types: it is compared and used as a key."""
+    found = ArchiveJob.from_json(JOB.to_json())
+    assert found == JOB
+    assert found.extents[0].leader_epoch == 3
+    assert found.address == TableAddress({"type": "sql"}, ("lakelog", "orders"), "u")
+
+
+@pytest.mark.parametrize("missing", ["identifier", "extents"])
+def test_a_text_of_another_shape_is_an_error(missing: str) -> None:
+    value = json.loads(JOB.to_json())
+    del value[missing]
+    with pytest.raises(KeyError, match=missing):
+        ArchiveJob.from_json(json.dumps(value))
+    with pytest.raises(ValueError, match="Expecting value"):
+        ArchiveJob.from_json("")
+
+
+def test_timestamps_may_be_null_only_in_a_table_with_the_column_for_their_numbers() -> None:
+    assert JOB.schema == ARROW_SCHEMA
+    assert not JOB.schema.field("timestamp").nullable
+
+    schema = replace(JOB, raw_timestamp_id=12).schema
+    assert schema.field("timestamp").nullable
+    assert schema.field("rawTimestamp").metadata == {b"PARQUET:field_id": b"12"}

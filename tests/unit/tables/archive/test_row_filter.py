@@ -14,7 +14,7 @@ from lakelog.records.record import decode_records
 from lakelog.tables.archive.refusals import RefusedRecord
 from lakelog.tables.archive.row_filter import RowFilter
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 
 BAD_MS = 2**62
 WANTED = OffsetRange("t", 3, 0, 1000)

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from lakelog.tables.archive.commit import Batch, commit_batch
 from lakelog.tables.archive.progress import Extent
-from lakelog.tables.compacted.location import CompactedTableLocation
 from lakelog.tables.compacted.refresh import Refresh, Refreshed
+from lakelog.tables.compacted.table import CompactedTableLocation
 from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA

@@ -10,7 +10,7 @@ import pytest
 
 from lakelog.tables.compacted import audit as audits
 from lakelog.tables.compacted.audit import CompactedAudit, audit_compacted, compacted_overview
-from lakelog.tables.compacted.progress import CompactedTableError
+from lakelog.tables.compacted.table import CompactedTableError
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.table import ensure_table

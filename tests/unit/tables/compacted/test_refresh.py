@@ -14,10 +14,9 @@ from lakelog.tables.archive.commit import Batch, commit_batch
 from lakelog.tables.archive.history import record
 from lakelog.tables.archive.progress import Extent
 from lakelog.tables.compacted import backlog as backlogs
-from lakelog.tables.compacted.progress import CompactedTableError
 from lakelog.tables.compacted.refresh import Refresh
-from lakelog.tables.compacted.table import agreed
-from lakelog.tables.iceberg import commit_lock
+from lakelog.tables.compacted.table import CompactedTableError, agreed
+from lakelog.tables.iceberg import exchange as commit_lock
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.iceberg.stored_files import referenced_files

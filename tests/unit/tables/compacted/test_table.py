@@ -2,19 +2,38 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import cast
 
+import pyarrow as pa
 import pytest
+from pyiceberg.expressions import EqualTo
 from pyiceberg.types import StringType
 
-from lakelog.tables.compacted.progress import CompactedTableError
-from lakelog.tables.compacted.table import align, find_table, is_compacted_of, open_compacted
+from lakelog.tables.compacted.table import (
+    CompactedProgress,
+    CompactedTableError,
+    CompactedTableLocation,
+    align,
+    bucket_file,
+    bucket_numbers,
+    bucket_spec,
+    buckets_of,
+    by_bucket,
+    find_compacted,
+    find_table,
+    is_compacted_of,
+    open_compacted,
+    property_name,
+)
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.buckets import buckets_of
-from lakelog.tables.iceberg.table import SCHEMA, admit_null_timestamps, ensure_table
+from lakelog.tables.iceberg.table import SCHEMA, admit_null_timestamps, create_table, ensure_table
+from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.typed.columns import widen
 from lakelog.tables.typed.shapes import shape_of
+from unit.tables.archive_log import Log
 from unit.tables.archive_table import TOPIC_ID
-from unit.tables.compacted.kit import BUCKETS, Put, Tables
+from unit.tables.compacted.kit import BUCKETS, Put, Tables, row, write
 
 
 @pytest.fixture
@@ -95,3 +114,105 @@ def test_other_columns_of_the_archive_are_left_out(tables: Tables) -> None:
     tables.refresh()
     assert "note" not in tables.place.address.load().schema().column_names
     assert tables.values() == {b"a": b"1"}
+
+
+ARCHIVE = TableAddress({"uri": "sqlite:///x"}, ("lakelog", "sales"))
+SETTINGS = {"table.latest.buckets": "16", "table.latest.interval.ms": "1500"}
+
+
+def found(**keys: str) -> CompactedTableLocation | None:
+    log = Log({0: 0})
+    log.keys = {f"table.{name.replace('_', '.')}": value for name, value in keys.items()}
+    log.keys |= SETTINGS
+    return find_compacted(cast(TopicClient, log), "orders", ARCHIVE)
+
+
+def test_the_table_is_beside_the_archive() -> None:
+    place = found(latest="true")
+    assert place is not None
+    assert place.address == TableAddress(ARCHIVE.catalog, ("lakelog", "sales_latest"))
+    assert (place.buckets, place.interval_s) == (16, 1.5)
+    named = found(latest="true", latest_name="customers")
+    assert named is not None
+    assert named.address.identifier == ("lakelog", "customers")
+
+
+def test_topics_have_no_such_table_unless_it_is_enabled() -> None:
+    assert found() is None
+    assert found(latest="false", latest_name="x") is None
+
+
+def test_a_table_may_have_stayed_after_its_key_was_reset() -> None:
+    log = Log({0: 0})
+    log.keys = {"table.latest": "false", **SETTINGS}
+    client = cast(TopicClient, log)
+    place = find_compacted(client, "orders", ARCHIVE, also_disabled=True)
+    assert place is not None
+    assert place.address.identifier == ("lakelog", "sales_latest")
+    log.keys = {}
+    assert find_compacted(client, "orders", ARCHIVE, also_disabled=True) is None
+
+
+def test_progress_survives_the_tables_property() -> None:
+    progress = CompactedProgress("uuid", 2, {0: 12, 11: 3}, {11: 1}, "id")
+    assert CompactedProgress.from_text(progress.to_text()) == progress
+    assert property_name("topic") == "lakelog.latest.topic"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "--rebuild"),
+        ("[]", "--rebuild"),
+        ('{"version": 1}', "--rebuild"),
+        ('{"version": 2}', "upgrade lakelog"),
+    ],
+)
+def test_text_of_others_is_named(text: str, expected: str) -> None:
+    with pytest.raises(CompactedTableError, match=expected):
+        CompactedProgress.from_text(text)
+
+
+@pytest.fixture
+def bucketed(address: TableAddress) -> TableAddress:
+    """A table with four buckets."""
+    other = TableAddress(address.catalog, ("lakelog", "bucketed"))
+    create_table(other, SCHEMA, bucket_spec(4))
+    return other
+
+
+def test_the_hash_is_that_of_icebergs_specification() -> None:
+    """Appendix B: the bytes 00 01 02 03 have the hash -188683207."""
+    keys = pa.array([b"\x00\x01\x02\x03"], pa.large_binary())
+    assert bucket_numbers(keys, 1000).to_pylist() == [(-188683207 & 0x7FFFFFFF) % 1000]
+
+
+def test_rows_are_divided_by_the_hash() -> None:
+    rows = pa.table({"key": pa.array([b"%d" % n for n in range(50)], pa.large_binary())})
+    parts = dict(by_bucket(rows, 4))
+    assert sum(part.num_rows for part in parts.values()) == 50
+    for bucket, part in parts.items():
+        assert set(bucket_numbers(part["key"].combine_chunks(), 4).to_pylist()) == {bucket}
+    assert not list(by_bucket(rows.slice(0, 0), 4))
+
+
+def test_a_file_of_a_bucket_is_found_by_its_keys(bucketed: TableAddress) -> None:
+    table = bucketed.load()
+    keys = [b"k%d" % number for number in range(20)]
+    numbers = bucket_numbers(pa.array(keys, pa.large_binary()), 4).to_pylist()
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as update:
+        for bucket in set(numbers):
+            own = [key for key, number in zip(keys, numbers, strict=True) if number == bucket]
+            path = write(bucketed, [row(Put(key, b"v"), 0) for key in own])
+            update.append_data_file(bucket_file(table, path, bucket))
+    table = bucketed.load()
+    scan = table.scan(row_filter=EqualTo("key", b"k7"))
+    assert table.scan().to_arrow().num_rows == 20
+    assert scan.to_arrow()["key"].to_pylist() == [b"k7"]
+    assert len(list(scan.plan_files())) == 1, "the other buckets are not read"
+    assert buckets_of(table) == 4
+    assert all(Path(each.file.file_path[7:]).exists() for each in table.scan().plan_files())
+
+
+def test_other_tables_have_no_buckets(address: TableAddress) -> None:
+    assert buckets_of(address.load()) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 from unit.tables.archive_table import TOPIC_ID
 
 

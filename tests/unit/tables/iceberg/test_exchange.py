@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
+import logging
+import os
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
+from urllib.parse import urlsplit
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
@@ -15,12 +23,21 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.iceberg import commit_lock
+from lakelog.tables.iceberg import exchange as commit_lock
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import CatalogLockedError, CatalogUnwritableError
-from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
+from lakelog.tables.iceberg.exchange import (
+    UnknownOutcomeError,
+    attempts,
+    exchange,
+    locked_for_commit,
+    note_replaced,
+)
+from lakelog.tables.iceberg.expiry import Policy, expire_by
+from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.iceberg.warehouse import WarehouseFullError
-from unit.tables.archive_table import folder, offsets, write_batch
+from lakelog.tables.upkeep.compaction import compact
+from unit.tables.archive_table import TOPIC_ID, folder, offsets, write_batch
 
 ENTRY = {"lakelog.test": "1"}
 
@@ -166,3 +183,225 @@ def test_replaced_files_are_listed(address: TableAddress) -> None:
     note_replaced(address.load(), address.catalog, ["a", "b"])
     (listed,) = (folder(address) / "metadata").glob("lakelog-replaced-*.json")
     assert json.loads(listed.read_bytes())["paths"] == ["a", "b"]
+
+
+def append(address: TableAddress, at: int) -> None:
+    commit_batch(address, write_batch(address, at, at + 1, at))
+
+
+def compact_all(address: TableAddress) -> int:
+    return compact(address, "orders", TOPIC_ID, files_min=2).files_after
+
+
+def expire_all(address: TableAddress) -> int:
+    return expire_by(address, Policy(1), int(time.time() * 1000))
+
+
+def is_locked(table: Table) -> bool:
+    fd = os.open(urlsplit(table.location()).path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+@pytest.mark.parametrize("write", [lambda address: append(address, 2), compact_all, expire_all])
+def test_a_writer_has_its_turn_from_the_load_to_the_commit(
+    address: TableAddress,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[TableAddress], object],
+) -> None:
+    for at in range(2):
+        append(address, at)
+    commit = Transaction.commit_transaction
+    seen = list[tuple[str, bool]]()
+
+    def seen_load(address: TableAddress) -> Table:
+        table = load_for_commit(address)
+        seen.append(("load", is_locked(table)))
+        return table
+
+    def seen_commit(self: Transaction) -> Table:
+        seen.append(("commit", is_locked(self._table)))
+        return commit(self)
+
+    monkeypatch.setattr(commit_lock, "load_for_commit", seen_load)
+    monkeypatch.setattr(Transaction, "commit_transaction", seen_commit)
+    write(address)
+    assert seen == [("load", True), ("commit", True)]
+    assert not is_locked(address.load())
+
+
+def test_a_second_writer_waits_and_loads_the_table_of_the_first(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, loaded = threading.Event(), list[Table]()
+    monkeypatch.setattr(time, "sleep", lambda _: waits.set())
+
+    def second() -> None:
+        with locked_for_commit(address) as table:
+            loaded.append(table)
+
+    with locked_for_commit(address) as table:
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waits.wait(30)
+        assert not loaded
+        with table.transaction() as transaction:
+            transaction.set_properties({"turn": "first"})
+    thread.join()
+    assert loaded[0].properties["turn"] == "first"
+
+
+_HOLD = """
+import sys
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.iceberg.exchange import locked_for_commit
+catalog, name, uuid = eval(sys.argv[1])
+with locked_for_commit(TableAddress(catalog, name, uuid)):
+    print("has its turn", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.long
+def test_the_turn_of_a_killed_process_ends_with_it(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(commit_lock, "_WAIT_MAX_S", 600.0)
+    parts = repr((dict(address.catalog), address.identifier, address.uuid))
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, parts], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"has its turn\n"
+        waits = list[float]()
+
+        def sleep(pause_s: float) -> None:
+            waits.append(pause_s)
+            process.kill()
+            process.wait()
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        append(address, 0)
+    assert len(waits) == 1
+    assert offsets(address.load()) == [0]
+
+
+@pytest.mark.long
+def test_a_compaction_beside_an_archive_without_pause_needs_one_attempt(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at in range(8):
+        append(address, at)
+    refused, real = list[CommitFailedException](), Transaction.commit_transaction
+
+    def commit(self: Transaction) -> Table:
+        try:
+            return real(self)
+        except CommitFailedException as error:
+            refused.append(error)
+            raise
+
+    monkeypatch.setattr(Transaction, "commit_transaction", commit)
+    is_done, arrived, archived = threading.Event(), threading.Semaphore(0), [8]
+
+    def archive() -> None:
+        while not is_done.is_set():
+            append(address, archived[0])
+            archived[0] += 1
+            arrived.release()
+
+    def compact_new() -> int:
+        end = archived[0] + 2
+        while archived[0] < end:
+            assert arrived.acquire(timeout=60)
+        return compact_all(address)
+
+    thread = threading.Thread(target=archive)
+    thread.start()
+    try:
+        made = [compact_new() for _ in range(3)]
+    finally:
+        is_done.set()
+        thread.join()
+    assert made == [1, 1, 1]
+    assert offsets(address.load()) == list(range(archived[0]))
+    assert refused == []
+
+
+def test_writers_wait_once_for_a_writer_that_is_stopped_in_its_turn(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "lakelog.tables")
+    pauses_s = list[float]()
+    monkeypatch.setattr(time, "sleep", pauses_s.append)
+    monkeypatch.setattr(commit_lock, "_WAIT_MAX_S", 0.05)
+    with locked_for_commit(address):
+        append(address, 0)
+        waited = len(pauses_s)
+        append(address, 1)
+        append(address, 2)
+    assert waited > 0
+    assert len(pauses_s) == waited
+    assert [each.__dict__["event"] for each in caplog.records] == ["table_lock_ignored"]
+    append(address, 3)
+    assert offsets(address.load()) == [0, 1, 2, 3]
+    with locked_for_commit(address):
+        append(address, 4)
+    assert len(pauses_s) > waited, "the lock was free in between"
+
+
+def test_a_turn_ends_although_a_process_was_forked_in_it(address: TableAddress) -> None:
+    reader, writer = os.pipe()
+    with locked_for_commit(address) as table:
+        child = os.fork()
+        if child == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+    os.close(reader)
+    try:
+        assert not is_locked(table)
+    finally:
+        os.close(writer)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EBADF])
+def test_without_locks_of_folders_writers_commit(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(fd: int, kind: int) -> None:
+        raise OSError(number, "no lock")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    append(address, 0)
+    assert offsets(address.load()) == [0]
+
+
+def test_a_turn_opens_no_folder_of_another_store(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Table, "location", lambda _: "s3://tables/lakelog/orders")
+    monkeypatch.setattr(commit_lock, "_locked", pytest.fail)
+    with locked_for_commit(address) as table:
+        assert table.name() == ("lakelog", "orders")
+
+
+def test_the_lock_is_released_after_an_error(address: TableAddress) -> None:
+    with suppress(KeyError), locked_for_commit(address):
+        raise KeyError
+    assert not is_locked(address.load())
+
+
+def test_an_operation_pauses_between_its_attempts_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses_s = list[float]()
+    monkeypatch.setattr(time, "sleep", pauses_s.append)
+    assert len(list(attempts())) == 16
+    assert pauses_s[:3] == [0.05, 0.1, 0.2]
+    assert len(pauses_s) == 15

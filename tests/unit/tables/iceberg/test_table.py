@@ -10,20 +10,21 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform
+from pyiceberg.transforms import BucketTransform, VoidTransform
 from pyiceberg.types import NestedField, StringType
 
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
-from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
-from lakelog.tables.iceberg.partition_spec import terms_of
-from lakelog.tables.iceberg.partition_terms import parse_terms
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA, parse_terms, with_null_timestamps
 from lakelog.tables.iceberg.table import (
     SCHEMA,
     admit_null_timestamps,
     ensure_table,
     load_for_commit,
+    spec_of,
+    spec_text,
+    terms_of,
 )
 from lakelog.tables.iceberg.warehouse import open_warehouse
 from unit.tables.archive_table import offsets, write_batch
@@ -162,3 +163,26 @@ def test_a_commit_sets_missing_properties_and_keeps_other_values(address: TableA
 def test_a_loaded_table_keeps_its_rows(address: TableAddress) -> None:
     commit_batch(address, write_batch(address, 0, 5))
     assert offsets(ensure_table(address)) == list(range(5))
+
+
+def test_a_spec_has_a_field_for_each_term() -> None:
+    spec = spec_of(parse_terms(["hour(timestamp)", "timestampType"]), SCHEMA)
+    assert [(each.source_id, each.name, str(each.transform)) for each in spec.fields] == [
+        (4, "timestamp_hour", "hour"),
+        (5, "timestampType", "identity"),
+    ]
+    assert spec_of((), SCHEMA).is_unpartitioned()
+
+
+def test_the_terms_of_a_table_follow_its_present_spec(address: TableAddress) -> None:
+    assert terms_of(address.load()) == ()
+    with address.load().update_spec() as update:
+        update.add_identity("partition")
+    with address.load().update_spec() as update:
+        update.add_field("key", VoidTransform(), "nothing")
+    assert terms_of(address.load()) == parse_terms(["partition"])
+    with address.load().update_spec() as update:
+        update.add_field("offset", BucketTransform(4))
+    assert spec_text(address.load()) == "partition,bucket[4](offset)"
+    with pytest.raises(ValueError, match="does not support"):
+        terms_of(address.load())

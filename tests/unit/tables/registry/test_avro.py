@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.tables.registry.avro import AvroSchema
-from lakelog.tables.registry.errors import UnreadableValueError, UnsupportedSchemaError
+from lakelog.tables.registry.client import UnreadableValueError, UnsupportedSchemaError
 from lakelog.tables.typed.shapes import extended
 from unit.tables.registry.avro_values import encoded, record
 

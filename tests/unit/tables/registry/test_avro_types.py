@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakelog.tables.registry.avro import AvroSchema
-from lakelog.tables.registry.errors import UnsupportedSchemaError
+from lakelog.tables.registry.client import UnsupportedSchemaError
 from lakelog.tables.typed.shapes import DEPTH_MAX, FIELDS_MAX, Shape, extended
 from unit.tables.registry.avro_values import record
 

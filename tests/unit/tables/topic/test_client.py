@@ -33,7 +33,7 @@ from lakelog.tables.topic.errors import (
     TopicGoneError,
     TopicMissingError,
 )
-from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.offsets import OffsetRange
 from scripted_broker import ScriptedBroker, records_of, topic_id
 
 END = 12

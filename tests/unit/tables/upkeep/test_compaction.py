@@ -16,7 +16,7 @@ from pyiceberg.types import StringType
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.hybrid.rows import ArchivedRows
-from lakelog.tables.iceberg import commit_lock
+from lakelog.tables.iceberg import exchange as commit_lock
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, note_replaced
 from lakelog.tables.registry.avro import AvroSchema
