@@ -19,11 +19,7 @@ from collections.abc import Iterator
 
 from lakelog.base.errors import ErrorCode, KafkaError, error_code
 from lakelog.base.events import event
-from lakelog.network_client.errors import (
-    InvalidResponseError,
-    NetworkClientError,
-    NoCommonVersionError,
-)
+from lakelog.network_client import InvalidResponseError, NetworkClientError, NoCommonVersionError
 
 _E = ErrorCode
 

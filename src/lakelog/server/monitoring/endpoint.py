@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lakelog.base.events import event
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.runtime.api import Clock, Processes, Tasks
 from lakelog.server.broker import Broker
 from lakelog.server.inter_broker.watch import PeerWatch
 from lakelog.server.monitoring.readiness import Check, ClusterStanding, Stage, checks
 from lakelog.server.monitoring.sources import LoopWatch, Sources
 from lakelog.server.options import ListenError, parse_address
-from lakelog.server.replication.role_changes import RoleChanges
+from lakelog.server.replication.replica_manager import RoleChanges
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.upkeep.cleaner import Cleaner
 
