@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.metadata.controller.alter_partition import ProposedIsr, plan_alter_partitions
 from lakelog.metadata.controller.brokers import plan_fence, plan_join, plan_read_only, plan_unfence
 from lakelog.metadata.controller.configs import (
     ConfigChange,
@@ -26,8 +25,10 @@ from lakelog.metadata.controller.configs import (
     ResourceChange,
     plan_alter_configs,
 )
-from lakelog.metadata.controller.elections import (
+from lakelog.metadata.controller.leadership import (
     ElectionType,
+    ProposedIsr,
+    plan_alter_partitions,
     plan_elect_leaders,
     plan_failed_replicas,
 )

@@ -18,9 +18,9 @@ from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
-from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.endings import Marker
+from lakelog.coordinator.transaction.ids import TransactionConfig
 from lakelog.coordinator.transaction.producers import ProducerReply
 from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
 from lakelog.coordinator.transaction.requests import LastSequences, WrittenTo

@@ -17,8 +17,8 @@ from broker_process import LAKELOG, BrokerProcess
 from lakelog.metadata.errors import MetadataDenied, MetadataError, MetadataUnavailable
 from lakelog.metadata.store.api import EntryOutcome, MetadataBatch
 from lakelog.metadata.store.chain import MemoryMarks
+from lakelog.metadata.store.zookeeper.address import Security, Tls
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
-from lakelog.metadata.store.zookeeper.security import Security, Tls
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock, SystemRandom
 

@@ -15,13 +15,13 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.endings import Marker, _Job
 from lakelog.metadata import plan as metadata_plan
-from lakelog.metadata.controller import alter_partition as isr_plans
 from lakelog.metadata.controller import brokers as broker_plans
+from lakelog.metadata.controller import leadership as isr_plans
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.plan import PlannedEntry, entries_of
 from lakelog.metadata.records import Record
 from lakelog.metadata.store.zookeeper.session import Operation
-from lakelog.metadata.transactions import PlannedEntry, entries_of
 from lakelog.protocol.transactions import WriteTxnMarkersResponse
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica import desired_isr

@@ -13,8 +13,7 @@ from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.consumer import heartbeat as consumer_heartbeat
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
-from lakelog.coordinator.group.offsets import fetch as offset_fetch
-from lakelog.coordinator.group.offsets.table import OffsetTable
+from lakelog.coordinator.group.offsets import OffsetTable
 from lakelog.coordinator.group.records import OffsetCommitKey
 from lakelog.coordinator.shard import Result
 from simulation.planted_bug import bug
@@ -67,14 +66,14 @@ def _by_commit_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("the offset after the committed one is returned", Law.OFFSET_SENT, "classic group")
 def _the_one_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    partition = offset_fetch._partition
+    partition = offset_requests._partition
 
     def after(*arguments: Any) -> Any:
         answer = partition(*arguments)
         answer.committed_offset += 1_000_000 * (answer.committed_offset >= 0)
         return answer
 
-    monkeypatch.setattr(offset_fetch, "_partition", after)
+    monkeypatch.setattr(offset_requests, "_partition", after)
 
 
 @bug(

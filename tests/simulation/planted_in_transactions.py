@@ -10,7 +10,7 @@ import pytest
 
 from doubles.disk import MemoryDisk
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.offsets.table import PendingOffsets
+from lakelog.coordinator.group.offsets import PendingOffsets
 from lakelog.coordinator.transaction import endings, producers, transitions
 from lakelog.coordinator.transaction.endings import Endings, Marker, _Job
 from lakelog.coordinator.transaction.state import Transaction

@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | group.version | 1 | consumer groups (KIP-848) |
 | lakelog.metadata.version | 1 | the records of the metadata log before there were levels |
-| | 2 | changes of several entries (`transactions.py`), levels, and what brokers support |
+| | 2 | changes of several entries (`plan.py`), levels, and what brokers support |
 | | 3 | read-only brokers (`BrokerReadOnly`) |
 | | 4 | offline replicas (`PartitionRecord`) |
 | lakelog.txn.set | 1 | sinks (ADR 8); clients need it supported only, not finalized |

@@ -29,7 +29,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.metadata.errors import MetadataError, MetadataFull, is_lasting
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.plan import Plan, PlanGroup, Planner, PlanQueue, SubmittedPlan
+from lakelog.metadata.plan import Plan, PlanGroup, Planner, PlanQueue, SubmittedPlan, taking_effect
 from lakelog.metadata.records import Record, decode_records
 from lakelog.metadata.snapshots import Snapshots
 from lakelog.metadata.store.api import (
@@ -42,7 +42,6 @@ from lakelog.metadata.store.api import (
     Space,
     UnreservedSpace,
 )
-from lakelog.metadata.transactions import taking_effect
 from lakelog.runtime.api import Random, Tasks, Timer
 
 T = TypeVar("T")
@@ -58,7 +57,7 @@ _RETRY_S_MAX = 8.0
 class Subscriber(Protocol):
     """Called for each entry, on the loop; the next entry waits until the call returns.
 
-    One call stands for all entries of a transaction (`transactions.py`), after the last one.
+    One call stands for all entries of a transaction (`plan.py`), after the last one.
     `records` is empty when the broker has fallen behind the kept entries and loaded a snapshot:
     compare the images.
     """

@@ -14,8 +14,7 @@ from lakelog.base.config.key import ConfigError
 from lakelog.metadata.store.api import MetadataStore, MovableStore
 from lakelog.metadata.store.chain import MARK_FILE, MarkFile, Marks
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
-from lakelog.metadata.store.zookeeper.address import EnsembleAddress
-from lakelog.metadata.store.zookeeper.security import Security, Tls
+from lakelog.metadata.store.zookeeper.address import EnsembleAddress, Security, Tls
 from lakelog.runtime.api import Clock, Random
 from lakelog.server.options import ServeOptions, StartError
 

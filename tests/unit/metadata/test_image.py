@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.metadata.controller.elections import ElectionType, plan_elect_leaders
+from lakelog.metadata.controller.leadership import ElectionType, plan_elect_leaders
 from lakelog.metadata.errors import MetadataCorrupt
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage

@@ -13,8 +13,7 @@ from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.key import ConfigError
 from lakelog.metadata.store.embedded import EmbeddedStore
-from lakelog.metadata.store.zookeeper.address import EnsembleAddress
-from lakelog.metadata.store.zookeeper.security import Security, Tls
+from lakelog.metadata.store.zookeeper.address import EnsembleAddress, Security, Tls
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock
 from lakelog.server import metadata_store

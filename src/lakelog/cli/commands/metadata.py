@@ -100,7 +100,7 @@ def _copy(source: Path | EnsembleAddress, target: Path | EnsembleAddress) -> Met
         MetadataNotEmpty,
         MetadataUnavailable,
     )
-    from lakelog.metadata.move import MetadataInUse
+    from lakelog.metadata.store.chain import MetadataInUse
 
     try:
         return asyncio.run(_copied(source, target))
@@ -122,7 +122,7 @@ def _copy(source: Path | EnsembleAddress, target: Path | EnsembleAddress) -> Met
 
 
 async def _copied(source: Path | EnsembleAddress, target: Path | EnsembleAddress) -> MetadataImage:
-    from lakelog.metadata.move import copy_log
+    from lakelog.metadata.store.chain import copy_log
 
     read, written = _store(source), _store(target)
     await read.open(create=False)

@@ -14,7 +14,6 @@ from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
-from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.classic.member import (
     SUBSCRIPTION_TOO_LARGE,
     JoinRefusal,
@@ -23,12 +22,17 @@ from lakelog.coordinator.group.classic.member import (
 from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request, refusal
 from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
-from lakelog.coordinator.group.member_requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
-from lakelog.coordinator.group.offset_requests import OffsetCommit, TxnOffsetCommit
-from lakelog.coordinator.group.offsets.fetch import fetch_offsets
-from lakelog.coordinator.group.offsets.table import OffsetTable, in_order_of_eviction
+from lakelog.coordinator.group.offset_requests import OffsetCommit, TxnOffsetCommit, fetch_offsets
+from lakelog.coordinator.group.offsets import OffsetTable, in_order_of_eviction
 from lakelog.coordinator.group.queries import GroupFilter
 from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.requests import (
+    GroupAdmin,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    SyncGroup,
+)
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.requests import ClientRequest, answered

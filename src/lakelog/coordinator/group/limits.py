@@ -4,7 +4,7 @@ Clients are not authenticated, and each group stays in memory until it is empty 
 expired. Three limits, for all partitions of this broker together, are independent of each other:
 groups with members, groups with offsets, and the memory of all state. So offsets that were
 committed without a member do not keep members out. Existing groups continue at a limit. A new group
-makes the coordinator evict probationary groups, if any (`offsets/table.py`). Otherwise its members
+makes the coordinator evict probationary groups, if any (`offsets.py`). Otherwise its members
 get GROUP_MAX_SIZE_REACHED, and a commit without a member gets POLICY_VIOLATION.
 
 Memory is estimated in bytes, for the share `state` of the budget; `Member.memory` estimates a

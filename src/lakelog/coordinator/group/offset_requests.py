@@ -1,38 +1,227 @@
-"""OffsetCommit and TxnOffsetCommit; each applies to a group of either protocol, or none."""
+"""OffsetCommit, TxnOffsetCommit and OffsetFetch, for a group of either protocol, or none.
+
+OffsetFetch has versions 1 to 10: one group before version 8, several since. A partition without a
+committed offset gets offset -1 without an error, and so does a group that does not exist. With
+`require_stable`, a partition with an offset in an open transaction gets UNSTABLE_OFFSET_COMMIT
+(KIP-447).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.uuids import ZERO_UUID
 from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.config import Topics
-from lakelog.coordinator.group.consumer.offset_access import (
-    check_consumer_commit,
-    commit_partitions,
-)
 from lakelog.coordinator.group.limits import pending_offset_bytes
-from lakelog.coordinator.group.offsets.commit import (
+from lakelog.coordinator.group.offset_commits import (
     TOPIC_IDS_SINCE,
     as_offset_commit,
     as_txn_response,
     check_commit,
+    check_consumer_commit,
     check_txn_commit,
+    commit_partitions,
     older_code,
     plan_commit,
     refuse_commit,
     refuse_txn_commit,
 )
-from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.offsets import OffsetTable
+from lakelog.coordinator.group.records import Decision, OffsetCommitValue
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
     TxnOffsetCommitRequest,
 )
+
+_GROUPS_SINCE = 8
+_TOPIC_IDS_SINCE = 10
+
+
+def fetch_offsets(
+    request: OffsetFetchRequest,
+    version: int,
+    table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
+    topics: Topics,
+) -> OffsetFetchResponse:
+    """Return the response to OffsetFetch; errors are codes in it (KIP-709: for each group).
+
+    Args:
+        table_of: returns the offsets of a group's partition; raises `KafkaError` if this broker
+            does not coordinate the group, or the sender may not fetch its offsets.
+    """
+    if version >= _GROUPS_SINCE:
+        groups = [
+            _fetch_group(group, version, table_of, topics, stable=request.require_stable)
+            for group in {group.group_id: group for group in request.groups}.values()
+        ]
+        return OffsetFetchResponse(groups=groups)
+    requested = None
+    if request.topics is not None:
+        requested = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=requested)
+    fetched = _fetch_group(group, version, table_of, topics, stable=request.require_stable)
+    return _older_response(fetched, requested)
+
+
+def _fetch_group(
+    group: OffsetFetchRequestGroup,
+    version: int,
+    table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
+    topics: Topics,
+    *,
+    stable: bool,
+) -> OffsetFetchResponseGroup:
+    try:
+        table = table_of(group)
+    except KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    if group.topics is None:
+        answers = _all_topics(table, group.group_id, topics)
+    else:
+        answers = [
+            _one_topic(table, group.group_id, topic, version, topics) for topic in group.topics
+        ]
+    # Last, so that topics named by id and the list of all topics are treated alike.
+    if stable:
+        _mark_unstable(table, group.group_id, answers, topics)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=answers)
+
+
+def _mark_unstable(
+    table: OffsetTable, group_id: str, answers: list[OffsetFetchResponseTopics], topics: Topics
+) -> None:
+    """Replace offsets that an open transaction may replace by UNSTABLE_OFFSET_COMMIT."""
+    if group_id not in table.pending:
+        return
+    for topic in answers:
+        name = topic.name or topics.topic_name(topic.topic_id) or ""
+        topic.partitions = [
+            _partition(partition.partition_index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if table.pending.is_pending(group_id, name, partition.partition_index)
+            else partition
+            for partition in topic.partitions
+        ]
+
+
+def _all_topics(
+    table: OffsetTable, group_id: str, topics: Topics
+) -> list[OffsetFetchResponseTopics]:
+    """Return every offset of the group, except of deleted topics."""
+    answers = []
+    for name in table.of_group(group_id):
+        topic_id = topics.topic_id(name)
+        if topic_id is None:
+            continue
+        offsets = [
+            (partition, table.find(group_id, name, topic_id, partition))
+            for partition in table.of_group(group_id)[name]
+        ]
+        partitions = [_partition(index, value) for index, value in offsets if value is not None]
+        if partitions:
+            answers.append(
+                OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+            )
+    return answers
+
+
+def _one_topic(
+    table: OffsetTable,
+    group_id: str,
+    topic: OffsetFetchRequestTopics,
+    version: int,
+    topics: Topics,
+) -> OffsetFetchResponseTopics:
+    by_id = version >= _TOPIC_IDS_SINCE
+    name = topics.topic_name(topic.topic_id) if by_id else topic.name
+    code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+    topic_id = topics.topic_id(name) if name is not None else None
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            _partition(
+                partition,
+                table.find(group_id, name or "", topic_id or ZERO_UUID, partition),
+                code,
+            )
+            for partition in topic.partition_indexes
+        ],
+    )
+
+
+def _partition(
+    partition: int, value: OffsetCommitValue | None, code: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponsePartitions:
+    if value is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=partition, committed_offset=-1, metadata="", error_code=code
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )
+
+
+def _older_response(
+    group: OffsetFetchResponseGroup, requested: Iterable[OffsetFetchRequestTopics] | None
+) -> OffsetFetchResponse:
+    """Return the response for one group (before version 8).
+
+    Before version 2 the response has no error code of its own; each partition gets it. Later
+    versions have both. Apache Kafka answers no partitions then; clients that read only the codes
+    of partitions (aiokafka 0.14) would begin as if the group had committed nothing.
+    """
+    answers = group.topics
+    if group.error_code:
+        code = ErrorCode(group.error_code)
+        answers = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=[_partition(index, None, code) for index in topic.partition_indexes],
+            )
+            for topic in requested or ()
+        ]
+    return OffsetFetchResponse(
+        error_code=group.error_code, topics=[_older_topic(topic) for topic in answers]
+    )
+
+
+def _older_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=partition.partition_index,
+                committed_offset=partition.committed_offset,
+                committed_leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata,
+                error_code=partition.error_code,
+            )
+            for partition in topic.partitions
+        ],
+    )
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

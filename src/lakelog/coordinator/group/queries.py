@@ -1,6 +1,7 @@
 """Requests that read a shard's groups and change nothing, and their responses.
 
-These are DescribeGroups (versions 0 to 6) and ListGroups (0 to 5) for groups of both protocols.
+These are DescribeGroups (versions 0 to 6) and ListGroups (0 to 5) for groups of both protocols, and
+ConsumerGroupDescribe (0 and 1).
 """
 
 from __future__ import annotations
@@ -11,22 +12,84 @@ from typing import NamedTuple
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member
-from lakelog.coordinator.group.consumer.description import (
-    consumer_group_not_found,
-    describe_consumer_group,
-)
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
-from lakelog.coordinator.group.consumer.offset_access import check_consumer_fetch
-from lakelog.coordinator.group.offsets.table import OffsetTable
+from lakelog.coordinator.group.consumer.member import ConsumerMember
+from lakelog.coordinator.group.offset_commits import check_consumer_fetch
+from lakelog.coordinator.group.offsets import OffsetTable
 from lakelog.coordinator.group.records import OffsetCommitValue
 from lakelog.coordinator.group.state import AnyGroup, ShardState
 from lakelog.protocol.groups import (
+    Assignment,
     DescribedConsumerGroup,
     DescribedGroup,
     DescribedGroupMember,
     ListedGroup,
+    TopicPartitions,
 )
+from lakelog.protocol.groups import Member as DescribedMember
 from lakelog.protocol.offsets import OffsetFetchRequestGroup
+
+_CLASSIC_MEMBER = 0
+_CONSUMER_MEMBER = 1
+
+
+def describe_consumer_group(
+    group: ConsumerGroup, topics: Topics, default_assignor: str
+) -> DescribedConsumerGroup:
+    """Return the description of a consumer group, without deleted topics."""
+    return DescribedConsumerGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor(default_assignor),
+        members=[_described_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def consumer_group_not_found(group_id: str, *, is_classic: bool) -> DescribedConsumerGroup:
+    """Return GROUP_ID_NOT_FOUND for a group that does not exist or is a classic one."""
+    what = "is not a consumer group" if is_classic else "not found"
+    return DescribedConsumerGroup(
+        group_id=group_id,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} {what}.",
+    )
+
+
+def _described_member(
+    group: ConsumerGroup, member: ConsumerMember, topics: Topics
+) -> DescribedMember:
+    held: dict[bytes, list[int]] = {}
+    for topic_id, partition in member.held():
+        held.setdefault(topic_id, []).append(partition)
+    return DescribedMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(held, topics),
+        target_assignment=_assignment(group.target.get(member.member_id, {}), topics),
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
+    )
+
+
+def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(
+                topic_id=topic_id, topic_name=name, partitions=sorted(partitions[topic_id])
+            )
+            for topic_id in partitions
+            if (name := topics.topic_name(topic_id)) is not None
+        ]
+    )
+
 
 _NOT_FOUND_SINCE = 6
 _CLASSIC = "classic"

@@ -12,7 +12,7 @@ unless its group is in use. The control records of sinks never expire: a batch t
 be written again.
 
 When there is no capacity for new groups, probationary groups are evicted: their offsets are deleted
-(`offsets/table.py`). Until their tombstones are committed they take memory, but no longer count.
+(`offsets.py`). Until their tombstones are committed they take memory, but no longer count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lakelog.coordinator.group.consumer.migration import (
     consumer_tombstones,
 )
 from lakelog.coordinator.group.limits import GroupCounts
-from lakelog.coordinator.group.offsets.table import OffsetTable, PartitionOffsets, tombstones
+from lakelog.coordinator.group.offsets import OffsetTable, PartitionOffsets, tombstones
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetCommitValue, Record
 from lakelog.coordinator.group.state import AnyGroup, ShardState
 from lakelog.coordinator.shard import Effect, Now, Result

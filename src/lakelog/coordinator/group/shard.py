@@ -5,7 +5,7 @@ generation of each classic group, and the consumer groups. Live classic groups, 
 requests are soft state; `loaded` builds them from the durable state.
 
 A group has one protocol at a time. A request of either protocol applies to the existing group
-(`member_requests.py`).
+(`requests.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.classic_members import ClassicMembers
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeats
 from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
-from lakelog.coordinator.group.offsets.table import tombstones
+from lakelog.coordinator.group.offsets import tombstones
 from lakelog.coordinator.group.queries import Queries
 from lakelog.coordinator.group.records import (
     Decision,

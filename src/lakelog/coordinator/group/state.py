@@ -14,7 +14,7 @@ from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
 from lakelog.coordinator.group.limits import GroupCounts, GroupLimits, ShardLimits
-from lakelog.coordinator.group.offsets.table import OffsetTable, ProbationaryGroup
+from lakelog.coordinator.group.offsets import OffsetTable, ProbationaryGroup
 from lakelog.coordinator.group.records import ConsumerGroupRecord, Decision, OffsetRecord, Record
 from lakelog.coordinator.shard import Now, Result, ShardCount
 

@@ -3,8 +3,8 @@
 It gives producers their ids and epochs, fences older ones, and commits or aborts transactions. Its
 state is replayed from `__transaction_state`; markers carry the outcome to the partitions.
 
-`coordinator` and `admin` are called by the broker. `shard` holds one partition's transactional ids:
-`ids` their states, `producers` the requests of producers, `endings` how transactions end;
-`transitions` contains the decisions as plain functions. `markers` writes markers, `hanging` and
-`fences` abort the transactions that hang after a power failure.
+The broker calls `coordinator`. `shard` holds one partition's transactional ids: `ids` their states,
+`producers` the requests of producers, `endings` how transactions end, with their markers;
+`transitions` contains the decisions as plain functions. `hanging` aborts the transactions that hang
+after a power failure.
 """

@@ -12,13 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.host import ShardHost, TopicSizes
+from lakelog.coordinator.keys import coordinator_key
 from lakelog.coordinator.shard import PartitionLogs, Reply, SharedCount
-from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.endings import FenceId, MarkerDriver, MarkerWriter
 from lakelog.coordinator.transaction.hanging import Owner
-from lakelog.coordinator.transaction.ids import Fence, Fences
-from lakelog.coordinator.transaction.listing import TransactionFilter
-from lakelog.coordinator.transaction.producer_id_reservations import ProducerIdReservations
+from lakelog.coordinator.transaction.ids import Fence, Fences, TransactionConfig
 from lakelog.coordinator.transaction.producers import (
     AddPartitions,
     EndTransaction,
@@ -26,9 +24,8 @@ from lakelog.coordinator.transaction.producers import (
     ProducerReply,
     verify,
 )
-from lakelog.coordinator.transaction.requests import Needs, ProducerLogs
-from lakelog.coordinator.transaction.shard import TransactionShard
-from lakelog.coordinator.transaction.sink.child_ids import coordinator_key
+from lakelog.coordinator.transaction.requests import Needs, ProducerIdReservations, ProducerLogs
+from lakelog.coordinator.transaction.shard import TransactionFilter, TransactionShard
 from lakelog.coordinator.transaction.sink.requests import SinkRequests
 from lakelog.coordinator.transaction.state import (
     OpenTransaction,

@@ -11,19 +11,21 @@ A fence is pending from the moment that `hanging` finds a transaction until the 
 committed. It outlives the shard, because a shard that cannot write is dropped and reloaded. Until
 then no other step of the transactional id is decided, because its producer could commit records
 that have to be aborted.
+
+`TransactionConfig` is the broker's configuration of the coordinator, under Kafka's keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account, Share, text_bytes
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.shard import LATER, Effect, Now, Result, ShardCount, SharedCount
-from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.records import TransactionRecord
 from lakelog.coordinator.transaction.state import (
     NEXT_STATES,
@@ -35,6 +37,42 @@ from lakelog.coordinator.transaction.state import (
     TransactionState,
 )
 from lakelog.coordinator.transaction.transitions import Known
+
+
+class Values(Protocol):
+    """The broker's configuration."""
+
+    def get_int(self, name: str) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Settings of the transaction coordinator; times in milliseconds, sizes in bytes.
+
+    The defaults equal Apache Kafka 4.4.
+    """
+
+    timeout_max_ms: int = 900_000
+    id_expiration_ms: int = 7 * 24 * 3_600_000
+    id_expiration_check_ms: int = 3_600_000
+    ids_max: int = 100_000
+    partitions: int = 50
+    batch_bytes_max: int = 1_048_588
+
+    @staticmethod
+    def from_broker(values: Values) -> TransactionConfig:
+        """Return the settings of a broker."""
+        return TransactionConfig(
+            timeout_max_ms=values.get_int("transaction.max.timeout.ms"),
+            id_expiration_ms=values.get_int("transactional.id.expiration.ms"),
+            id_expiration_check_ms=values.get_int(
+                "transaction.remove.expired.transaction.cleanup.interval.ms"
+            ),
+            ids_max=values.get_int("lakelog.transactional.ids.max"),
+            partitions=values.get_int("transaction.state.log.num.partitions"),
+            batch_bytes_max=values.get_int("message.max.bytes"),
+        )
+
 
 _ID_BYTES = 1024
 """Memory of a transactional id with its timer."""

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.ids import Decision
-from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
-from lakelog.coordinator.transaction.requests import Request
+from lakelog.coordinator.transaction.requests import NewProducerId, Request
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.sink.commit_sets import refuse_sink
 from lakelog.coordinator.transaction.state import (

@@ -20,7 +20,7 @@ from lakelog.base.config.key import ConfigError, ConfigKey, ConfigType, UpdateMo
 from lakelog.base.config.keys.groups import GROUP_CONFIGS, check_group_configs
 from lakelog.base.config.log_config import TOPIC_CONFIGS, LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.elections import with_review
+from lakelog.metadata.controller.leadership import with_review
 from lakelog.metadata.controller.topics import check_topic_name
 from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.image import MetadataImage

@@ -9,7 +9,10 @@ A store that lost acknowledged writes (ZOOKEEPER-4785, ZOOKEEPER-4712), was wipe
 from a backup has a smaller end or another chain. The mark is never synced: after a power failure it
 may be old, then it detects less, but it is never wrong.
 
-The chain does not depend on the store: a log that was moved to another store continues the marks.
+The chain does not depend on the store. A copy of the log of a stopped cluster in another store
+begins with a snapshot of the image at the end of the log, and continues its log id, end, chain and
+controller epoch. So cluster id, topic ids, epochs, settings and blocks of producer ids stay, and
+the marks fit.
 """
 
 from __future__ import annotations
@@ -24,11 +27,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lakelog.base.events import event
-from lakelog.metadata.errors import MetadataCorrupt
-from lakelog.metadata.store.api import MetadataBatch
+from lakelog.metadata.errors import MetadataCorrupt, MetadataError
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import decode_records, encode_records
+from lakelog.metadata.store.api import LogRead, MetadataBatch, MetadataStore, MovableStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
 
 MARK_FILE = "metadata.mark"
 _FORM = struct.Struct(">16sQ16sII")
@@ -177,3 +183,41 @@ class MemoryMarks:
 
     async def write(self, mark: Mark) -> None:
         self.keep(mark)
+
+
+class MetadataInUse(MetadataError):  # noqa: N818
+    """A live broker uses the log that was to be moved."""
+
+
+async def copy_log(source: MovableStore, target: MovableStore) -> MetadataImage:
+    """Copy a log into an empty store; return the image at its end.
+
+    source: open. target: not open, and closed by the caller, too.
+
+    Raises `MetadataInUse` if a broker is live before or after the reading, and `MetadataError`.
+    """
+    await _require_stopped(source)
+    image = image_of(await source.read(0))
+    state = await source.state()
+    await _require_stopped(source)
+    if state.end != image.end:
+        raise MetadataInUse("the metadata has changed meanwhile: stop the brokers that use it")
+    await target.load(state, encode_records(image.to_records()))
+    return image
+
+
+def image_of(read: LogRead) -> MetadataImage:
+    """Return the image after all entries of a read from 0."""
+    image = MetadataImage()
+    if read.snapshot is not None:
+        image = image.apply_all(decode_records(read.snapshot.payload), read.snapshot.end)
+    for entry in read.entries:
+        image = image.apply_all(decode_records(entry.payload), entry.index + 1)
+    return image
+
+
+async def _require_stopped(source: MetadataStore) -> None:
+    live = sorted(await source.live_brokers())
+    if live:
+        names = ", ".join(map(str, live))
+        raise MetadataInUse(f"live brokers use the metadata (node ids: {names}); stop them first")

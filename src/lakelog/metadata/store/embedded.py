@@ -4,6 +4,10 @@ Several processes of one host may share the file. Only then (`shared`) is there 
 the heartbeat and compares the file and the live brokers with its previous poll. Threads that block
 on the locks of the other brokers cut its waiting short (`liveness.py`). A broker alone does nothing
 when idle.
+
+The file of a log that was moved from another store is whole and durable, or not there: it is
+written under another name and then linked to its own, which fails if a file has it. Folders on
+network file systems are rejected: SQLite relies on local locks and shared memory.
 """
 
 from __future__ import annotations
@@ -11,13 +15,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from lakelog.base.events import FailingTask
-from lakelog.metadata.errors import MetadataError, MetadataUnavailable, is_lasting
+from lakelog.metadata.errors import (
+    MetadataError,
+    MetadataNotEmpty,
+    MetadataUnavailable,
+    MetadataUnsupported,
+    is_lasting,
+)
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
     NO_CHANGE,
@@ -31,11 +42,123 @@ from lakelog.metadata.store.api import (
 )
 from lakelog.metadata.store.chain import Marks
 from lakelog.metadata.store.database import DatabaseFile
-from lakelog.metadata.store.filesystem import refuse_network_file_system
 from lakelog.metadata.store.liveness import DeathWatch, Neighbourhood, Registration
-from lakelog.metadata.store.loading import load_file
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.runtime.api import Clock
+
+_SUFFIXES = ("", "-wal", "-shm", "-end")
+
+
+def load_file(path: Path, state: LogState, payload: bytes) -> None:
+    """Create the file of a log that ends at `state`, with the records of its image.
+
+    Raises `MetadataNotEmpty` and `MetadataUnavailable`.
+    """
+    files = [file for suffix in _SUFFIXES if (file := _beside(path, suffix)).exists()]
+    if files:
+        raise MetadataNotEmpty(f"{files[0]} exists already; choose another file, or move it away")
+    made = _beside(path, ".new")
+    try:
+        _remove(made)
+        _write(made, state, payload)
+        os.link(made, path)
+        _sync(path.parent)
+    except FileExistsError:
+        raise MetadataNotEmpty(f"{path} exists already; choose another file") from None
+    except OSError as error:
+        raise MetadataUnavailable(f"{path}: {error.strerror or error}") from error
+    finally:
+        _remove(made)
+
+
+def _write(path: Path, state: LogState, payload: bytes) -> None:
+    log = SqliteLog(DatabaseFile(path))
+    log.open(create=True)
+    try:
+        log.load(state, payload)
+    finally:
+        log.close()  # which moves the journal into the file
+    _sync(path)
+
+
+def _remove(path: Path) -> None:
+    for suffix in _SUFFIXES:
+        _beside(path, suffix).unlink(missing_ok=True)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_NETWORK = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "gfs2",
+        "glusterfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "smb3",
+        "smbfs",
+        "virtiofs",
+    }
+)
+_NETWORK_FUSE = ("s3", "sshfs", "gluster", "ceph", "rclone", "gcsfuse", "blobfuse", "juicefs")
+
+
+def refuse_network_file_system(folder: Path) -> None:
+    """Raise `MetadataUnsupported` if `folder` is on a network file system.
+
+    Where the list of mounts cannot be read, every folder is accepted.
+    """
+    try:
+        device = folder.stat().st_dev
+        mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    kind = file_system_type(mounts, f"{os.major(device)}:{os.minor(device)}")
+    if kind is not None and _is_network(kind):
+        raise MetadataUnsupported(
+            f"{folder} is on a network file system ({kind}), which can lose or corrupt metadata; "
+            "choose a folder on a local disk"
+        )
+
+
+def file_system_type(mounts: str, device: str) -> str | None:
+    """Return the type of the file system on `device` ("MAJOR:MINOR"), or none if it is not mounted.
+
+    `mounts` is the text of `/proc/<pid>/mountinfo` (proc(5)).
+    """
+    for line in mounts.splitlines():
+        mount, separator, rest = line.partition(" - ")
+        fields = mount.split()
+        if separator and len(fields) > 2 and fields[2] == device:
+            return rest.split()[0]
+    return None
+
+
+def _is_network(kind: str) -> bool:
+    if kind.startswith("fuse."):
+        return kind.removeprefix("fuse.").startswith(_NETWORK_FUSE)
+    return kind in _NETWORK
+
 
 _logger = logging.getLogger(__name__)
 

@@ -16,11 +16,6 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import FailingTask, event
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
-from lakelog.metadata.controller.alter_partition import (
-    AlteredIsr,
-    ProposedIsr,
-    plan_alter_partitions,
-)
 from lakelog.metadata.controller.brokers import (
     check_broker_epoch,
     is_noted,
@@ -34,11 +29,17 @@ from lakelog.metadata.controller.brokers import (
     plan_unfence,
     plan_unregister,
 )
-from lakelog.metadata.controller.elections import plan_election_settings, plan_failed_replicas
 from lakelog.metadata.controller.features import (
     FeatureUpdate,
     check_supported,
     plan_update_features,
+)
+from lakelog.metadata.controller.leadership import (
+    AlteredIsr,
+    ProposedIsr,
+    plan_alter_partitions,
+    plan_election_settings,
+    plan_failed_replicas,
 )
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.failover import Failure

@@ -18,8 +18,8 @@ from lakelog.base.events import event
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
-from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from lakelog.coordinator.transaction.ids import TransactionConfig
 from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import PartitionRecord, Record, TopicRecord, TopicRemoved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
-from lakelog.coordinator.group.offsets.commit import refuse_txn_commit
+from lakelog.coordinator.group.offset_commits import refuse_txn_commit
 from lakelog.coordinator.shard import Reply, coordinator_code
 from lakelog.protocol.offsets import (
     OffsetCommitRequest,

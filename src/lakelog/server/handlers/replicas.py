@@ -7,13 +7,13 @@ from itertools import groupby
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
-from lakelog.metadata.controller.brokers import plan_forget_epochs
-from lakelog.metadata.controller.elections import ElectionResult, ElectionType, plan_elect_leaders
-from lakelog.metadata.controller.reassignments import (
+from lakelog.metadata.controller.assignment import (
     Reassignment,
     ReassignmentResult,
     plan_reassignments,
 )
+from lakelog.metadata.controller.brokers import plan_forget_epochs
+from lakelog.metadata.controller.leadership import ElectionResult, ElectionType, plan_elect_leaders
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.protocol.replicas import (

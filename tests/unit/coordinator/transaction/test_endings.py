@@ -13,9 +13,14 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.shard import Now, Result, SharedCount
-from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.endings import Endings, Marker
-from lakelog.coordinator.transaction.ids import Decision, Fence, Fences, TransactionalIds
+from lakelog.coordinator.transaction.ids import (
+    Decision,
+    Fence,
+    Fences,
+    TransactionalIds,
+    TransactionConfig,
+)
 from lakelog.coordinator.transaction.records import TransactionRecord
 from lakelog.coordinator.transaction.state import (
     OpenTransaction,

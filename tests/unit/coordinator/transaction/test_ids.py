@@ -3,11 +3,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import transaction_setup
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.shard import Now, SharedCount
-from lakelog.coordinator.transaction.config import TransactionConfig
-from lakelog.coordinator.transaction.ids import Decision, Fence, Fences, TransactionalIds
+from lakelog.coordinator.transaction.ids import (
+    Decision,
+    Fence,
+    Fences,
+    TransactionalIds,
+    TransactionConfig,
+)
 from lakelog.coordinator.transaction.records import TransactionRecord
 from lakelog.coordinator.transaction.state import OpenTransaction, Transaction, TransactionState
 
@@ -128,3 +134,27 @@ def test_pauses_double_up_to_ten_seconds() -> None:
     fence = _fence()
     pauses = [fence.next_pause_ms() for _ in range(9)]
     assert pauses == [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]
+
+
+def test_both_have_the_same_defaults() -> None:
+    """Tests and tools without a broker's configuration decide as a broker does."""
+    assert TransactionConfig.from_broker(BrokerConfig({})) == TransactionConfig()
+
+
+def test_each_key_sets_its_own_field() -> None:
+    values = {
+        "transaction.max.timeout.ms": "1000",
+        "transactional.id.expiration.ms": "2000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "3000",
+        "lakelog.transactional.ids.max": "4",
+        "transaction.state.log.num.partitions": "5",
+        "message.max.bytes": "6000",
+    }
+    assert TransactionConfig.from_broker(BrokerConfig(values)) == TransactionConfig(
+        timeout_max_ms=1000,
+        id_expiration_ms=2000,
+        id_expiration_check_ms=3000,
+        ids_max=4,
+        partitions=5,
+        batch_bytes_max=6000,
+    )

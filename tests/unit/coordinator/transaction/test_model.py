@@ -19,7 +19,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
-from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.ids import TransactionConfig
 from lakelog.coordinator.transaction.state import TransactionVersion
 from lakelog.protocol.offsets import (
     OffsetFetchRequest,

@@ -7,6 +7,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.state import TransactionVersion
+from lakelog.protocol.transactions import ListTransactionsRequest
 from transaction_setup import BUMPING, CLASSIC, Setup, in_virtual_time
 
 DAY_S = 24 * 3600
@@ -120,3 +121,14 @@ async def test_an_addition_whose_predecessor_failed_keeps_the_timeout(setup: Set
     setup.log.delay_s = lambda: 0.0
     await asyncio.sleep(5.5)
     assert setup.state() == "CompleteAbort"
+
+
+@pytest.mark.parametrize("pattern", ["(", "[z-a]", r"(a)\1", "a{2000}{2000}"])
+def test_a_pattern_that_is_none(pattern: str) -> None:
+    @in_virtual_time()
+    async def scenario(setup: Setup) -> None:
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        response = setup.coordinator.admin.list_transactions(request)
+        assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+    scenario()

@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.alter_partition import (
-    AlteredIsr,
-    ProposedIsr,
-    plan_alter_partitions,
-)
+from lakelog.metadata.controller.leadership import AlteredIsr, ProposedIsr, plan_alter_partitions
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (
     BrokerFenced,

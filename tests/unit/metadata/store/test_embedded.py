@@ -15,11 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.metadata.errors import MetadataUnavailable, MetadataUnsupported
-from lakelog.metadata.store import embedded, filesystem
-from lakelog.metadata.store.api import Change, EntryOutcome, MetadataBatch
-from lakelog.metadata.store.embedded import EmbeddedStore
+from lakelog.metadata.errors import MetadataNotEmpty, MetadataUnavailable, MetadataUnsupported
+from lakelog.metadata.store import embedded
+from lakelog.metadata.store.api import Change, EntryOutcome, LogState, MetadataBatch, Snapshot
+from lakelog.metadata.store.database import DatabaseFile
+from lakelog.metadata.store.embedded import (
+    EmbeddedStore,
+    file_system_type,
+    load_file,
+    refuse_network_file_system,
+)
 from lakelog.metadata.store.liveness import Neighbourhood
+from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.runtime.posix import SystemClock
 from waiting import until
 
@@ -270,7 +277,7 @@ def test_a_file_on_a_network_file_system_is_not_opened(
     device = tmp_path.stat().st_dev
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"1 0 {os.major(device)}:{os.minor(device)} / / rw - nfs4 x rw\n")
-    monkeypatch.setattr(filesystem, "_MOUNTS", mounts)
+    monkeypatch.setattr(embedded, "_MOUNTS", mounts)
 
     async def work() -> None:
         store = EmbeddedStore(tmp_path / "metadata.db", SystemClock())
@@ -282,3 +289,80 @@ def test_a_file_on_a_network_file_system_is_not_opened(
 
     asyncio.run(work())
     assert not (tmp_path / "metadata.db").exists()
+
+
+STATE = LogState(b"i" * 16, 41, b"c" * 16, 7)
+
+
+def test_the_file_holds_the_state_and_nothing_else_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+    load_file(path, STATE, b"records")
+    assert [file.name for file in tmp_path.iterdir()] == ["metadata.db"]
+    log = SqliteLog(DatabaseFile(path))
+    log.open(create=False)
+    assert log.state() == STATE
+    assert log.read(0).snapshot == Snapshot(41, b"records")
+    log.close()
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-end"])
+def test_files_of_another_log_are_not_touched(tmp_path: Path, suffix: str) -> None:
+    other = tmp_path / f"metadata.db{suffix}"
+    other.write_bytes(b"other")
+    with pytest.raises(MetadataNotEmpty, match=other.name):
+        load_file(tmp_path / "metadata.db", STATE, b"records")
+    assert other.read_bytes() == b"other"
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MetadataUnavailable, match="no/metadata"):
+        load_file(tmp_path / "no" / "metadata.db", STATE, b"records")
+
+
+def test_a_load_keeps_no_file_open(tmp_path: Path) -> None:
+    before = sorted(Path("/dev/fd").iterdir())
+    load_file(tmp_path / "metadata.db", STATE, b"records")
+    assert sorted(Path("/dev/fd").iterdir()) == before
+
+
+MOUNTS = """\
+22 28 0:20 / /proc rw shared:14 - proc proc rw
+28 1 254:0 / / rw,relatime shared:1 master:2 - ext4 /dev/vda rw
+40 28 0:35 / /mnt/share rw - nfs4 server:/share rw,vers=4.2
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"), [("254:0", "ext4"), ("0:35", "nfs4"), ("9:9", None), ("/", None)]
+)
+def test_the_type_is_that_of_the_device(device: str, kind: str | None) -> None:
+    assert file_system_type(MOUNTS, device) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [
+        ("nfs4", True),
+        ("cifs", True),
+        ("fuse.sshfs", True),
+        ("ext4", False),
+        ("fuse.mergerfs", False),
+    ],
+)
+def test_a_network_file_system_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, refused: bool
+) -> None:
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"1 0 {os.major(device)}:{os.minor(device)} / / rw - {kind} x rw\n")
+    monkeypatch.setattr(embedded, "_MOUNTS", mounts)
+    if refused:
+        with pytest.raises(MetadataUnsupported, match=kind):
+            refuse_network_file_system(tmp_path)
+    else:
+        refuse_network_file_system(tmp_path)
+
+
+def test_unreadable_mounts_refuse_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_MOUNTS", tmp_path / "none")
+    refuse_network_file_system(tmp_path)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.partitioning import partition_for
+from lakelog.coordinator.keys import partition_for
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.store.api import EntryOutcome
 from lakelog.protocol.group_members import ConsumerGroupHeartbeatRequest

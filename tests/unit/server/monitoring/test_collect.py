@@ -7,7 +7,7 @@ import pytest
 
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode
-from lakelog.metadata.controller.elections import plan_failed_replicas
+from lakelog.metadata.controller.leadership import plan_failed_replicas
 from lakelog.metadata.failover import Failure
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.monitoring.collect import overview

@@ -30,7 +30,7 @@ _NAME_IN_ID_MAX = 255
 
 
 class Joins:
-    """Decisions about JoinGroup requests for which their group has capacity (`admission.py`).
+    """Decisions about JoinGroup requests for which their group has capacity.
 
     Args:
         changes: decides a request again, after the group changed during a write.

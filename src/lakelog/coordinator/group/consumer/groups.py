@@ -18,8 +18,7 @@ from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, Overrides, Topics
-from lakelog.coordinator.group.consumer.draft import Draft
-from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.group import ConsumerGroup, Draft
 from lakelog.coordinator.group.consumer.member import ConsumerMember, MemberState
 from lakelog.coordinator.group.consumer.migration import (
     CONSUMER,

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.change_queue import GroupRequest
-from lakelog.coordinator.group.consumer.draft import Draft
-from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.group import ConsumerGroup, Draft
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
 from lakelog.coordinator.group.consumer.member import (
     JOIN_EPOCH,
@@ -24,7 +23,7 @@ from lakelog.coordinator.group.consumer.member import (
     ConsumerMember,
     Epochs,
 )
-from lakelog.coordinator.group.consumer.reconcile import Owned
+from lakelog.coordinator.group.consumer.rebalance import Owned
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.protocol.group_members import (

@@ -1,5 +1,5 @@
 """Sinks: transactional ids whose batches are the transactions of many children (ADR 8).
 
 `requests` reads the requests, `sinks` decides them for one shard, by the plain functions of
-`commit_sets` and `receipts`.
+`commit_sets`.
 """

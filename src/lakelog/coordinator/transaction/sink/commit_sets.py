@@ -19,8 +19,8 @@ from hashlib import blake2b
 from typing import NoReturn
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.keys import ChildId
 from lakelog.coordinator.transaction.requests import NO_SEQUENCE, LastSequences, WrittenTo
-from lakelog.coordinator.transaction.sink.child_ids import ChildId
 from lakelog.coordinator.transaction.state import (
     EPOCH_LAST,
     NO_BATCH,

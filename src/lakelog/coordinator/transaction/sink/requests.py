@@ -10,13 +10,11 @@ from typing import Any, Protocol
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.requests import answered, complete
 from lakelog.coordinator.shard import Now, Reply, Result
-from lakelog.coordinator.transaction.config import TransactionConfig
-from lakelog.coordinator.transaction.ids import Decision
+from lakelog.coordinator.transaction.ids import Decision, TransactionConfig
 from lakelog.coordinator.transaction.requests import Request
 from lakelog.coordinator.transaction.sink.commit_sets import RefusedError
-from lakelog.coordinator.transaction.sink.reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.sink.sinks import Sinks
-from lakelog.coordinator.transaction.state import Sink, Transaction
+from lakelog.coordinator.transaction.state import Sink, SinkReply, Transaction, sink_reply
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet, SinkRun
 from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse

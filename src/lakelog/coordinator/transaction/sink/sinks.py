@@ -14,13 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.keys import ChildId, child_id
 from lakelog.coordinator.shard import Effect, Now, Result
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
-from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
 from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
-from lakelog.coordinator.transaction.requests import LastSequences, LogEnds
-from lakelog.coordinator.transaction.sink.child_ids import ChildId, child_id
+from lakelog.coordinator.transaction.requests import LastSequences, LogEnds, NewProducerId
 from lakelog.coordinator.transaction.sink.commit_sets import (
     RefusedError,
     batch_committed,
@@ -39,13 +38,14 @@ from lakelog.coordinator.transaction.sink.commit_sets import (
     with_run,
     written_to,
 )
-from lakelog.coordinator.transaction.sink.reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     Child,
     Sink,
+    SinkReply,
     Transaction,
     TransactionState,
+    sink_reply,
 )
 from lakelog.coordinator.transaction.transitions import (
     Known,

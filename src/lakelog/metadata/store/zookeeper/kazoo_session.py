@@ -40,7 +40,7 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from lakelog.base.events import event
 from lakelog.metadata.errors import MetadataDenied, MetadataUnavailable
-from lakelog.metadata.store.zookeeper.security import Security, obstacle_of, silence_of
+from lakelog.metadata.store.zookeeper.address import Security, obstacle_of, silence_of
 from lakelog.metadata.store.zookeeper.session import (
     Check,
     Create,

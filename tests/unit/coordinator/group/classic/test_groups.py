@@ -12,8 +12,8 @@ from lakelog.base.memory_budget import Account, Share
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.groups import PENDING_BYTES_MAX, PENDING_MAX, ClassicGroups
 from lakelog.coordinator.group.classic.member import Member
-from lakelog.coordinator.group.member_requests import JoinGroup
 from lakelog.coordinator.group.records import GroupMetadataValue
+from lakelog.coordinator.group.requests import JoinGroup
 from lakelog.coordinator.shard import ShardCount, SharedCount
 from lakelog.protocol.group_members import JoinGroupRequest, JoinGroupRequestProtocol
 

@@ -17,7 +17,7 @@ from lakelog.coordinator.group.classic.member import (
     stored_member,
 )
 from lakelog.coordinator.group.coordinator import GroupCoordinator
-from lakelog.coordinator.group.member_requests import JoinGroup
+from lakelog.coordinator.group.requests import JoinGroup
 from lakelog.protocol.group_members import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,

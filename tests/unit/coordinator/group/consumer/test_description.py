@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from group_setup import FakeTopics
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.consumer.description import (
-    consumer_group_not_found,
-    describe_consumer_group,
-)
-from lakelog.coordinator.group.consumer.draft import Draft
-from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.group import ConsumerGroup, Draft
 from lakelog.coordinator.group.consumer.member import ClassicSide, ConsumerMember
+from lakelog.coordinator.group.queries import consumer_group_not_found, describe_consumer_group
 from lakelog.protocol.groups import Assignment, DescribedConsumerGroup
 
 ORDERS, CLICKS = b"o" * 16, b"c" * 16

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from lakelog.coordinator.keys import child_id
 from lakelog.coordinator.transaction.requests import NO_SEQUENCE, WrittenTo
-from lakelog.coordinator.transaction.sink.child_ids import child_id
 from lakelog.coordinator.transaction.sink.commit_sets import (
     FORMER_RUNS_MAX,
     RefusedError,

@@ -12,7 +12,7 @@ import itertools
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.ids import TransactionConfig
 from lakelog.protocol.commit_sets import Refusal, Winner
 from sink_setup import Producer, Setup, Sinks, again, reason, winner
 from transaction_setup import run

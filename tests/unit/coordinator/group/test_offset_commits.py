@@ -20,7 +20,7 @@ from coordinator_members import (
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.base.memory_budget import Account, Share
-from lakelog.coordinator.group.offsets.table import PendingOffsets
+from lakelog.coordinator.group.offsets import PendingOffsets
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.protocol.group_members import JoinGroupResponse

@@ -16,7 +16,7 @@ from lakelog.metadata.controller.configs import (
     plan_alter_configs,
     plan_stored_configs,
 )
-from lakelog.metadata.controller.elections import (
+from lakelog.metadata.controller.leadership import (
     ElectionType,
     plan_elect_leaders,
     plan_election_settings,

@@ -1,3 +1,5 @@
+"""Committed offsets, and the order in which groups are evicted."""
+
 from __future__ import annotations
 
 import asyncio
@@ -5,7 +7,7 @@ import asyncio
 from coordinator_members import commit_codes, committed, committed_one
 from group_setup import Setup, in_virtual_time
 from lakelog.base.memory_budget import Account, Share
-from lakelog.coordinator.group.offsets.table import (
+from lakelog.coordinator.group.offsets import (
     PendingOffsets,
     ProbationaryGroup,
     in_order_of_eviction,

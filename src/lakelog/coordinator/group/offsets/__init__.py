@@ -1,1 +1,0 @@
-"""Committed offsets: the table, OffsetCommit, TxnOffsetCommit and OffsetFetch."""
