@@ -24,6 +24,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records import crc as checksums
 from lakelog.records.batch import (
+    ATTRIBUTES,
     CODEC_MASK,
     CONTROL,
     HEADER,
@@ -311,6 +312,7 @@ def _walk_at_once(
     if _is_walked(batch, config):
         return
     timestamp, count = fields[MAX_TIMESTAMP], fields[RECORDS_COUNT]
+    codec = fields[ATTRIBUTES] & CODEC_MASK
     if count > WALKED_MAX and _must_walk(timestamp, config, now_ms):
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -319,11 +321,16 @@ def _walk_at_once(
         )
     if count > WALKED_AT_ONCE:
         raise SlowBatchError(sampled=verifies)
+    most = decoded_bytes_max(config, codec)
     header = BatchHeader(*fields)
     try:
-        data = read_records(batch, header, config, DECODED_AT_ONCE)
+        data = record_view(batch, header, min(most, DECODED_AT_ONCE) if codec else most)
     except RecordsTooLarge as error:
-        raise SlowBatchError(sampled=verifies) from error
+        if codec:
+            raise SlowBatchError(sampled=verifies) from error
+        raise _invalid(str(error)) from error
+    except CorruptRecord as error:
+        raise _invalid(str(error)) from error
     steps = walking(data, header, config, now_ms, verifies=verifies)
     for number, _ in enumerate(steps, 1):
         if number == _STEPS_AT_ONCE:  # a record may have a million headers
