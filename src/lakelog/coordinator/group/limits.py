@@ -144,30 +144,14 @@ class GroupLimits:
         self._expire = expire
         self._evict = evict
 
-    @property
-    def is_full_of_groups(self) -> bool:
-        """Whether one more group with members would be too many."""
-        return self.groups.total >= self._groups_max
+    def is_full(self, groups: SharedCount) -> bool:
+        """Return whether one more would be too many: `groups` or `offset_groups`."""
+        return groups.total >= self._groups_max
 
-    @property
-    def is_full_of_offsets(self) -> bool:
-        """Whether one more group with offsets would be too many."""
-        return self.offset_groups.total >= self._groups_max
-
-    def free_capacity_for_group(self, group_id: str) -> bool:
-        """Begin to evict probationary groups; return whether one more group may have members
-        now."""
-        self._free_capacity(group_id)
-        if not self.is_full_of_groups:
-            return True
-        self._expire()
-        return False
-
-    def free_capacity_for_offsets(self, group_id: str) -> bool:
-        """Begin to evict probationary groups; return whether one more group may have offsets
-        now."""
-        self._free_capacity(group_id)
-        if not self.is_full_of_offsets:
+    def free_capacity(self, groups: SharedCount, group_id: str) -> bool:
+        """Begin to evict probationary groups; return whether one more group may count now."""
+        self._evict(group_id, 1 + self._groups_max // _BATCH_DIVISOR, 0)
+        if not self.is_full(groups):
             return True
         self._expire()
         return False
@@ -181,9 +165,6 @@ class GroupLimits:
             spare = self.memory.bytes_max // _BATCH_DIVISOR
             self._evict(group_id, 0, more + spare)
         return self.memory.has(more)
-
-    def _free_capacity(self, group_id: str) -> None:
-        self._evict(group_id, 1 + self._groups_max // _BATCH_DIVISOR, 0)
 
 
 class Growth(NamedTuple):
@@ -238,9 +219,9 @@ class ShardLimits:
         """
         limits = self._limits
         return (
-            not limits.is_full_of_groups
+            not limits.is_full(limits.groups)
             or self._has_offsets(group_id)
-            or limits.free_capacity_for_group(group_id)
+            or limits.free_capacity(limits.groups, group_id)
         )
 
     def has_memory(self, group_id: str, more: int) -> bool:
@@ -262,11 +243,12 @@ class ShardLimits:
         `KafkaError(INVALID_COMMIT_OFFSET_SIZE)` if there is too little memory.
         """
         # The cheap conditions first: the last one begins an eviction.
+        limits = self._limits
         if (
-            self._limits.is_full_of_offsets
+            limits.is_full(limits.offset_groups)
             and not exists
             and not self._has_offsets(group_id)
-            and not self._limits.free_capacity_for_offsets(group_id)
+            and not limits.free_capacity(limits.offset_groups, group_id)
         ):
             raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_GROUPS)
         if not self.has_memory(group_id, more):
