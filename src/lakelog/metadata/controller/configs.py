@@ -259,20 +259,20 @@ def _alter_group(
 def _alter_known(
     image: MetadataImage,
     change: ResourceChange,
-    known: Mapping[str, ConfigKey],
+    keys: Mapping[str, ConfigKey],
     check: Callable[[dict[str, str]], object],
 ) -> list[Record]:
-    """Alter values of `known` keys; `check` raises `ConfigError` for all that would be in force."""
+    """Alter values of these keys; `check` raises `ConfigError` for all that would be in force."""
     kind = ResourceType(change.resource_type)
     old = dict(image.configs(kind, change.resource_name))
     new = dict(old)
     for item in change.changes:
-        key = known.get(item.key)
+        key = keys.get(item.key)
         if key is None and item.operation != Operation.DELETE:
             raise _invalid(f"unknown {kind.name.lower()} configuration {item.key}")
         _operate(new, item, key)
     try:
-        check({key: value for key, value in new.items() if key in known})
+        check({key: value for key, value in new.items() if key in keys})
     except ConfigError as error:
         raise _invalid(str(error)) from error
     return _differences(change, old, new)
