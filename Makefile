@@ -168,8 +168,9 @@ planted: setup ## How many seeds of clusters catch each planted bug (SEEDS=20 BU
 	PYTHONPATH=tests $(BIN)/python -m simulation --seeds $(or $(SEEDS),20) \
 	  $(if $(BUG),--bug "$(BUG)")
 
-prove: setup java ## Every planted bug and seed, 200 seeded worlds of each kind, and long torture
+prove: setup maven ## Every planted bug and seed, 200 seeded worlds of each kind, and long torture
 	$(BIN)/pytest -q -n 2 --dist loadfile --prove --long tests/simulation
+	$(BIN)/pytest -q -n 2 --dist loadfile --prove --long -m prove tests --ignore=tests/simulation
 	@$(MAKE) --no-print-directory sim SEEDS=200
 	@$(MAKE) --no-print-directory sim SEEDS=200 BROKERS=1
 	@$(MAKE) --no-print-directory torture STORE=zookeeper

@@ -12,7 +12,7 @@ from pyarrow.fs import FileSelector, S3FileSystem
 
 from lakelog.client.admin import Admin, ResourceType
 from spark.scripts import counted, printed_scripts, run_script
-from spark.table_sync import Sync
+from spark.table_sync import PLAIN, Sync
 from spark.topics import MakeTopic, produce
 
 pytestmark = [pytest.mark.spark]
@@ -63,7 +63,7 @@ def test_a_table_in_s3_is_kept_up_to_date_and_read(
         keys = {"table.enable": "true", "table.latest": "true", "table.latest.buckets": "1"}
         admin.configs.alter(ResourceType.TOPIC, topic, keys)
     produce(bootstrap, topic, range(6, 9))
-    more = Sync(bootstrap, *where, "-f", "json", **environment).result()
+    more = Sync(bootstrap, *where, "-f", "json", program=PLAIN, **environment).result()
     assert (more["rows_added"], more["rows_total"]) == (3, 9)
     assert topic in run_script(more["snippets"]["pyiceberg"], tmp_path, environment)
     (newest,) = store.get_file_info(FileSelector(f"lake/house/lakelog/{topic}_latest/data"))
