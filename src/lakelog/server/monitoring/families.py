@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lakelog.metrics.exposition import Family, Kind
+from lakelog.metrics import Family, Kind
 
 _ROW = re.compile(r"(\w+) (\w+)(?:\((.+?)\))?: (.+)")
 """A metric in the tables below: its kind, its name, its labels, and its help."""

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from http import HTTPStatus
 
 from lakelog import __version__
-from lakelog.metrics.exposition import CONTENT_TYPE, Sample, exposed
+from lakelog.metrics import CONTENT_TYPE, Sample, exposed
 from lakelog.protocol.registry import APIS
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Clock

@@ -22,13 +22,13 @@ from typing import NamedTuple
 
 from lakelog.base.events import event
 from lakelog.coordinator.group.queries import GroupProgress
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.api import Clock, Processes, Tasks, Timer
 from lakelog.server.broker import Broker
 from lakelog.server.inter_broker.watch import PeerWatch
 from lakelog.server.log_limits import LogWindow, left_out_text
-from lakelog.server.replication.role_changes import RoleChanges
+from lakelog.server.replication.replica_manager import RoleChanges
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.upkeep.cleaner import Cleaner

@@ -18,12 +18,16 @@ from typing import Any
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api
 from lakelog.runtime.api import File, Tasks
-from lakelog.server.connections.cached_request import ANSWERED, WAITING, CachedRequest
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.listeners import ConnectionRegistry
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_budget import UNIT_S
-from lakelog.server.connections.request_sink import ProtocolViolation
+from lakelog.server.connections.request_sink import (
+    ANSWERED,
+    WAITING,
+    CachedRequest,
+    ProtocolViolation,
+)
 from lakelog.server.requests.admission import (
     Admission,
     Admitted,

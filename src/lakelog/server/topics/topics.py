@@ -45,7 +45,7 @@ from lakelog.protocol.topics import (
     CreateTopicsResponse,
 )
 from lakelog.runtime.api import Random
-from lakelog.server.controller.link import PATIENCE_S, ControllerLink
+from lakelog.server.controller.relays import PATIENCE_S, ControllerLink
 from lakelog.server.inter_broker.reachable_brokers import ReachableBrokers
 
 logger = logging.getLogger(__name__)

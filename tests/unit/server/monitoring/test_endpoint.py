@@ -13,10 +13,9 @@ import pytest
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
-from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
-from lakelog.runtime.processes import PythonProcesses
-from lakelog.server.app import ServeOptions, Server, StartError
-from lakelog.server.options import Environment
+from lakelog.runtime.posix import PosixDisk, PythonProcesses, SystemClock, SystemRandom
+from lakelog.server.app import Server
+from lakelog.server.options import Environment, ServeOptions, StartError
 
 
 class Admission:

@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.coordinator.group.queries import GroupProgress
 from lakelog.coordinator.group.records import OffsetCommitValue
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.protocol.registry import APIS
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry

@@ -23,8 +23,7 @@ from lakelog.protocol.topics import CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
 from lakelog.server.authentication import Process
-from lakelog.server.controller.link import PATIENCE_S, ControllerLink
-from lakelog.server.controller.relays import Relays
+from lakelog.server.controller.relays import PATIENCE_S, ControllerLink, Relays
 from lakelog.server.inter_broker.reachable_brokers import ReachableBrokers
 from lakelog.server.inter_broker.silence import Silence
 from lakelog.server.topics.topics import AUTO_CREATED_MAX, Topics, changes_internal, log_config
