@@ -14,8 +14,6 @@ from lakelog.tables.archive.planner import BatchPlanner
 from lakelog.tables.archive.progress import ArchiveJob, Extent, merge_ranges
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
-from lakelog.tables.archive.refusals import OnBadRecord
-from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
 from lakelog.tables.topic.client import TopicClient
 
@@ -67,30 +65,8 @@ class Archiver:
             schema = file_schema(job, client, tasks)
         done = []
         for ranges in tasks:
-            name = f"data/{uuid.uuid4().hex}.parquet"
-            written = write_ranges(
-                self.bootstrap,
-                ranges,
-                schema,
-                f"{job.location}/{name}",
-                job.catalog,
-                skip_lost=self.skip_lost,
-                errors=OnBadRecord(job.errors),
-                dead_letters_path=f"{job.dead_letters_location}/{name}",
-                terms=parse_terms(job.partition_by),
-            )
-            done.append(
-                Archived(
-                    "test",
-                    list(ranges),
-                    written.paths,
-                    written.rows,
-                    written.skipped,
-                    written.unknown,
-                    written.refusals,
-                    written.dead_letters,
-                )
-            )
+            written = write_ranges(job, ranges, schema, f"{uuid.uuid4().hex}.parquet")
+            done.append(Archived("test", list(ranges), written))
         if tasks:
             merged = merge_ranges(each for ranges in tasks for each in ranges)
             outcome = commit_batch(job.address, batch_of(job, done, self.batches, merged))

@@ -12,7 +12,8 @@ from broker_process import BrokerProcess
 from lakelog.client.errors import UnreadableLogError
 from lakelog.records.batch import read_header
 from lakelog.tables.archive.files import WrittenFiles, write_ranges
-from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount, RefusedRange
+from lakelog.tables.archive.progress import ArchiveJob
+from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount, Span
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
 from lakelog.tables.topic.errors import BadRecordError
 from lakelog.tables.topic.offsets import OffsetRange
@@ -50,16 +51,23 @@ def change(broker: BrokerProcess, back: int = 0) -> None:
 
 
 def archive(broker: BrokerProcess, folder: Path, errors: OnBadRecord) -> WrittenFiles:
-    return write_ranges(
-        broker.bootstrap,
-        [OffsetRange(TOPIC, 0, 0, COUNT)],
-        ARROW_SCHEMA,
-        str(folder / "rows.parquet"),
-        {},
+    job = ArchiveJob(
+        bootstrap=broker.bootstrap,
+        topic=TOPIC,
+        topic_id="id",
+        catalog={},
+        identifier=("lakelog", TOPIC),
+        location=str(folder),
+        batch_bytes=1000,
+        tasks=1,
         skip_lost=False,
-        errors=errors,
-        dead_letters_path=str(folder / "letters.parquet"),
+        raw_timestamp_id=0,
+        uuid="",
+        extents={},
+        errors=errors.value,
+        dead_letters_location=str(folder / "letters"),
     )
+    return write_ranges(job, [OffsetRange(TOPIC, 0, 0, COUNT)], ARROW_SCHEMA, "rows.parquet")
 
 
 def test_a_batch_that_changed_under_a_running_broker_is_a_dead_letter(
@@ -68,24 +76,24 @@ def test_a_batch_that_changed_under_a_running_broker_is_a_dead_letter(
     change(broker)
     with pytest.raises(BadRecordError, match=r"damaged-0@3: .*3 to 5 .*checksum.*dead-letter"):
         archive(broker, tmp_path, OnBadRecord.STOP)
-    assert not list(tmp_path.glob("*.parquet"))
+    assert not list(tmp_path.rglob("*.parquet"))
 
     written = archive(broker, tmp_path, OnBadRecord.DEAD_LETTER)
     assert written.rows == 6
     assert written.refusals.counts == {0: RefusedCount(3, 0)}
-    rows = pq.read_table(tmp_path / "rows.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "data" / "rows.parquet").to_pylist()
     assert [(row["offset"], row["value"]) for row in rows] == [
         (at, b"%d" % at) for at in (0, 1, 2, 6, 7, 8)
     ]
-    (dead_letter,) = pq.read_table(tmp_path / "letters.parquet").to_pylist()
+    (dead_letter,) = pq.read_table(tmp_path / "letters" / "data" / "rows.parquet").to_pylist()
     assert (dead_letter["offset"], dead_letter["offsetLast"]) == (3, 5)
     assert read_header(dead_letter["raw"]).base_offset == 3
     assert bytes([VALUE[0] ^ 1]) + VALUE[1:] in dead_letter["raw"]
-    for path in tmp_path.glob("*.parquet"):
+    for path in tmp_path.rglob("*.parquet"):
         path.unlink()
 
     written = archive(broker, tmp_path, OnBadRecord.SKIP)
-    assert written.refusals.named == [RefusedRange(0, 3, 6)]
+    assert written.refusals.named == [Span(0, 3, 6)]
     assert (written.rows, written.dead_letters) == (6, None)
 
 
@@ -100,12 +108,12 @@ def test_a_batch_that_a_restarted_broker_refuses_is_a_dead_letter_without_bytes(
         archive(broker, tmp_path, OnBadRecord.STOP)
 
     written = archive(broker, tmp_path, OnBadRecord.DEAD_LETTER)
-    (dead_letter,) = pq.read_table(tmp_path / "letters.parquet").to_pylist()
-    rows = pq.read_table(tmp_path / "rows.parquet").to_pylist()
+    (dead_letter,) = pq.read_table(tmp_path / "letters" / "data" / "rows.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "data" / "rows.parquet").to_pylist()
     # Without an index entry after it, the broker does not find the batches after it either.
     assert [row["offset"] for row in rows] == [0, 1, 2]
     assert (dead_letter["offset"], dead_letter["offsetLast"], dead_letter["raw"]) == (3, 8, b"")
-    assert written.refusals.named == [RefusedRange(0, 3, COUNT)]
+    assert written.refusals.named == [Span(0, 3, COUNT)]
 
 
 def test_a_batch_whose_length_changed_ends_the_archive(
@@ -118,4 +126,4 @@ def test_a_batch_whose_length_changed_ends_the_archive(
         UnreadableLogError, match=r"offset 3 is damaged.*where the next batch begins"
     ):
         archive(broker, tmp_path, OnBadRecord.SKIP)
-    assert not list(tmp_path.glob("*.parquet"))
+    assert not list(tmp_path.rglob("*.parquet"))

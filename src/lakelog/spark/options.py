@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -162,10 +162,15 @@ class OptionReader:
         return self.text(name)
 
     def flag(self, name: str, default: bool) -> bool:
-        text = self.text(name).lower() or str(default).lower()
-        if text not in ("true", "false"):
-            raise OptionError(f"option {name!r} must be true or false, not {text!r}")
-        return text == "true"
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def choice(self, name: str, choices: Sequence[str], default: str = "") -> str:
+        """Return the choice, in lower case; by default the first one."""
+        text = self.text(name).lower() or default or choices[0]
+        if text not in choices:
+            expected = f"{', '.join(choices[:-1])} or {choices[-1]}"
+            raise OptionError(f"option {name!r} must be {expected}, not {text!r}")
+        return text
 
     def number(self, name: str, *, minimum: int) -> int | None:
         if not self.has(name):

@@ -21,7 +21,7 @@ from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, commit_offsets
-from lakelog.spark.source.identity import Identity
+from lakelog.spark.source.options import Identity
 from lakelog.tables.topic.offsets import StreamOffset, items
 
 if TYPE_CHECKING:

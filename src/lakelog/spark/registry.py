@@ -17,8 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lakelog.tables.iceberg.columns import DATA, RESCUED
 from lakelog.tables.registry.client import KEY_HEADER, VALUE_HEADER, RegistryAddress
-from lakelog.tables.registry.schemas import SubjectVersion, schemas_of
-from lakelog.tables.registry.values import RegistryFitter
+from lakelog.tables.registry.schemas import RegistryFitter, SubjectVersion, schemas_of
 from lakelog.tables.topic.errors import OptionError
 from lakelog.tables.typed.shapes import extended, with_leaves
 

@@ -99,11 +99,11 @@ def _wrap_stream(module: Any) -> None:
     module.RangeReader.latestOffset = _then(module.RangeReader.latestOffset, "planning")
     real = module.write_ranges
 
-    def write_ranges(bootstrap: str, ranges: Any, *args: Any, **kwargs: Any) -> Any:
+    def write_ranges(job: Any, ranges: Any, *args: Any, **kwargs: Any) -> Any:
         if not ranges or _is_warm_up(ranges[0].topic):
-            return real(bootstrap, ranges, *args, **kwargs)
+            return real(job, ranges, *args, **kwargs)
         reach("before-writing")
-        written = real(bootstrap, ranges, *args, **kwargs)
+        written = real(job, ranges, *args, **kwargs)
         reach("file-written")
         reach("failing-task")
         return written

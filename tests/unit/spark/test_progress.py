@@ -15,7 +15,7 @@ from lakelog.client.committed import Committed
 from lakelog.client.errors import ClientError
 from lakelog.spark import progress
 from lakelog.spark.progress import ProgressPublisher, SourceProgress, group_commits
-from lakelog.spark.source.identity import Identity
+from lakelog.spark.source.options import Identity
 
 POINT = {"t": {"0": 4, "1": 7}, "t@id@0:2": {}}
 END = json.dumps(POINT)

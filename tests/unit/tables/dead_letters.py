@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from lakelog.tables.archive.commit import Batch
 from lakelog.tables.archive.dead_letters import DeadLetters, dead_letters_of, open_dead_letters
+from lakelog.tables.archive.files import DeadLetterFile
 from lakelog.tables.archive.progress import ArchiveJob, Extent
-from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount, RefusedRange, RefusedRecord
-from lakelog.tables.archive.task_files import DeadLetterFile
+from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount, RefusedRecord, Span
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import TOPIC_ID, write_batch
 
@@ -66,7 +66,7 @@ def with_dead_letters(
         {0: Extent(start, end, leader_epoch)},
         tuple(paths),
         refused={0: RefusedCount(len(gone), 0)},
-        named=tuple(RefusedRange(0, first, last + 1) for first, last in bad),
+        named=tuple(Span(0, first, last + 1) for first, last in bad),
         dead_letters=DeadLetters(dead_letters, (written,)),
     )
 

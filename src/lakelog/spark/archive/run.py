@@ -15,11 +15,11 @@ from lakelog.spark.archive.engine import Engine, EngineEndedError, Query, QueryF
 from lakelog.tables.archive.commit import SyncProgress, state_of
 from lakelog.tables.archive.dead_letters import SUFFIX
 from lakelog.tables.archive.failures import FINAL, PASSING, Availability, SyncError
-from lakelog.tables.archive.history import REFUSED, Skipped, skipped_between
+from lakelog.tables.archive.history import REFUSED, skipped_between
 from lakelog.tables.archive.progress import Extent, read_progress
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
-from lakelog.tables.archive.refusals import OnBadRecord
+from lakelog.tables.archive.refusals import OnBadRecord, Span
 from lakelog.tables.topic.client import TopicClient
 
 _log = logging.getLogger("lakelog.spark.archive")
@@ -210,5 +210,5 @@ def _is_lasting(reason: str) -> bool:
     return reason.startswith(_LASTING) or any(text in reason for text in _NO_SPACE)
 
 
-def _ranges(topic: str, skipped: Iterable[Skipped]) -> str:
+def _ranges(topic: str, skipped: Iterable[Span]) -> str:
     return ", ".join(f"{topic}-{p} [{start}, {end})" for p, start, end in skipped)

@@ -34,16 +34,19 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from lakelog.spark.python_processes import exempt_modules
-from lakelog.tables.archive.files import add_unknown, file_schema, write_ranges
+from lakelog.tables.archive.files import (
+    PARTITIONS_MAX,
+    WrittenFiles,
+    add_unknown,
+    file_schema,
+    write_ranges,
+)
 from lakelog.tables.archive.planner import BatchPlanner
 from lakelog.tables.archive.progress import ArchiveJob, Extent, merge_ranges
-from lakelog.tables.archive.refusals import OnBadRecord, Refusals, RefusedCount
-from lakelog.tables.archive.task_files import PARTITIONS_MAX
+from lakelog.tables.archive.refusals import RefusedCount, Span
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import OffsetRange, StreamOffset
-from lakelog.tables.typed.shapes import Shape
 
 if TYPE_CHECKING:
     from lakelog.tables.archive.commit import Batch
@@ -157,16 +160,11 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
 @dataclass
 class Archived(WriterCommitMessage):  # type: ignore[misc]
-    """The result of one task: its ranges, its refused records, and its files if they have rows."""
+    """The result of one task: its ranges, and the files with their rows."""
 
     query_id: str
     ranges: list[OffsetRange]
-    paths: tuple[str, ...]
-    rows: int
-    skipped: list[OffsetRange]
-    unknown: list[Shape]
-    refusals: Refusals
-    dead_letters: str | None
+    files: WrittenFiles
 
 
 class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -192,30 +190,9 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         batch = context.getLocalProperty("streaming.sql.batchId")
         # Spark may run a task twice at once: each attempt needs a file of its own.
         name = f"{self._job.topic_id}-{batch}-{context.partitionId()}-{uuid.uuid4().hex}.parquet"
-        written = write_ranges(
-            self._job.bootstrap,
-            ranges,
-            schemas[0] if schemas else self._job.schema,
-            f"{self._job.location}/data/{name}",
-            self._job.catalog,
-            skip_lost=self._job.skip_lost,
-            errors=OnBadRecord(self._job.errors),
-            dead_letters_path=f"{self._job.dead_letters_location}/data/{name}",
-            terms=parse_terms(self._job.partition_by),
-            files_max=limits[0] if limits else 1,
-            registry=self._job.registry,
-            without_ids=self._job.schema_without_ids,
-        )
-        return Archived(
-            query_id,
-            ranges,
-            written.paths,
-            written.rows,
-            written.skipped,
-            written.unknown,
-            written.refusals,
-            written.dead_letters,
-        )
+        schema = schemas[0] if schemas else self._job.schema
+        files_max = limits[0] if limits else 1
+        return Archived(query_id, ranges, write_ranges(self._job, ranges, schema, name, files_max))
 
     def commit(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
         """Commit the files of a batch to the table; an empty batch is not committed.
@@ -230,7 +207,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
             batch = batch_of(self._job, done, batchId, extents)
             commit_batch(self._job.address, batch)
-            add_unknown(self._job, [shape for message in done for shape in message.unknown])
+            add_unknown(self._job, [shape for message in done for shape in message.files.unknown])
 
     def abort(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
         """Remove the files of a batch for which no commit was tried.
@@ -243,9 +220,9 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         if None in messages:
             from lakelog.tables.archive.commit import abandon_batch
 
-            done = [message for message in messages if message]
-            abandon_batch(self._job.address, [path for message in done for path in message.paths])
-            dead_letters = [message.dead_letters for message in done if message.dead_letters]
+            done = [message.files for message in messages if message]
+            abandon_batch(self._job.address, [path for files in done for path in files.paths])
+            dead_letters = [files.dead_letters for files in done if files.dead_letters]
             if dead_letters:
                 abandon_batch(_dead_letters_of(self._job), dead_letters)
 
@@ -256,23 +233,23 @@ def batch_of(
     """Return the batch that the tasks' results make together."""
     from lakelog.tables.archive.commit import Batch
     from lakelog.tables.archive.dead_letters import DeadLetters
-    from lakelog.tables.archive.history import Skipped
 
-    lost = [piece for message in messages for piece in message.skipped]
-    dead_letters = tuple(message.dead_letters for message in messages if message.dead_letters)
+    done = [message.files for message in messages]
+    lost = [piece for files in done for piece in files.skipped]
+    dead_letters = tuple(files.dead_letters for files in done if files.dead_letters)
     refused: dict[int, RefusedCount] = {}
-    for message in messages:
-        for partition, count in message.refusals.counts.items():
+    for files in done:
+        for partition, count in files.refusals.counts.items():
             refused[partition] = refused.get(partition, RefusedCount()).plus(count)
     return Batch(
         job.topic_id,
         messages[0].query_id,
         number,
         extents,
-        tuple(path for message in messages for path in message.paths),
-        tuple(Skipped(piece.partition, piece.start, piece.end) for piece in lost),
+        tuple(path for files in done for path in files.paths),
+        tuple(Span(piece.partition, piece.start, piece.end) for piece in lost),
         refused,
-        tuple(refused for message in messages for refused in message.refusals.named),
+        tuple(span for files in done for span in files.refusals.named),
         DeadLetters(_dead_letters_of(job), dead_letters) if dead_letters else None,
     )
 

@@ -15,8 +15,7 @@ from typing import IO
 
 from rich.console import Console
 
-from lakelog.spark.demo.proof import ProofError
-from lakelog.spark.demo.report import split_lines, write_generated_log
+from lakelog.spark.demo.report import ProofError, split_lines, write_generated_log
 from lakelog.spark.session import JavaMissingError, local_session, require_java
 
 _READY = re.compile(r"ready on (\S+:\d+)")

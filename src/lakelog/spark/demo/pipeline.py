@@ -18,8 +18,14 @@ from pyspark.sql import functions as F  # noqa: N812 - what PySpark's users writ
 from lakelog.client.admin import Admin
 from lakelog.client.producer.api import Producer
 from lakelog.spark.archive.sync import SyncResult, sync_topic
-from lakelog.spark.demo.proof import Tally, count_with_lakelog, count_with_others
-from lakelog.spark.demo.report import Ledger, Requests, client_address
+from lakelog.spark.demo.report import (
+    Ledger,
+    Requests,
+    Tally,
+    client_address,
+    count_with_lakelog,
+    count_with_others,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

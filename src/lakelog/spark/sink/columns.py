@@ -13,7 +13,7 @@ than single rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -71,31 +71,6 @@ def _same_shape(given: DataType, accepted: DataType) -> bool:
     return bool(given.simpleString() == accepted.simpleString())
 
 
-def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of `Producer.send` for each row.
-
-    topic: the option, which takes precedence over the column. Raises `RowError` for a row without a
-    topic.
-    """
-    columns = {name: _values(name, batch.column(name)) for name in batch.schema.names}
-    for row in zip(*columns.values(), strict=True):
-        yield _record(dict(zip(columns, row, strict=True)), topic)
-
-
-def _record(row: dict[str, Any], topic: str | None) -> dict[str, Any]:
-    name = topic or row.get("topic")
-    if name is None:
-        raise RowError("a row has no topic: set the option 'topic', or fill the column 'topic'")
-    return {
-        "topic": name,
-        "value": row["value"],
-        "key": row.get("key"),
-        "headers": [(h["key"], h["value"]) for h in row.get("headers") or ()],
-        "partition": row.get("partition"),
-        "timestamp_ms": row.get("timestamp"),
-    }
-
-
 def _values(name: str, column: pa.Array) -> list[Any]:
     if name in ("key", "value"):
         return list(column.cast(pa.binary()).to_pylist())
@@ -133,20 +108,17 @@ class Router:
 
     def route(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows with the columns of `ROUTED`. Raises `RowError`."""
-        rows = []
-        for record in records(batch, self._topic):
-            headers = [{"key": name, "value": value} for name, value in record["headers"]]
-            rows.append(
-                {
-                    "topic": record["topic"],
-                    "partition": self._choose(record["topic"], record["partition"], record["key"]),
-                    "key": record["key"],
-                    "value": record["value"],
-                    "headers": headers or None,
-                    "timestamp": record["timestamp_ms"],
-                }
-            )
-        return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(ROUTED))
+        nothing: list[Any] = [None] * batch.num_rows
+        columns = dict.fromkeys(ROUTED.fieldNames(), nothing)
+        columns |= {name: _values(name, batch.column(name)) for name in batch.schema.names}
+        if self._topic:
+            columns["topic"] = [self._topic] * batch.num_rows
+        if None in columns["topic"]:
+            raise RowError("a row has no topic: set the option 'topic', or fill the column 'topic'")
+        rows = zip(*(columns[name] for name in ("topic", "partition", "key")), strict=True)
+        columns["partition"] = [self._choose(*row) for row in rows]
+        columns["headers"] = [headers or None for headers in columns["headers"]]
+        return pa.RecordBatch.from_pydict(columns, schema=arrow_schema(ROUTED))
 
     def _choose(self, topic: str, partition: int | None, key: bytes | None) -> int:
         count = self._partitions(topic)

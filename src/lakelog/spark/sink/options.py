@@ -58,6 +58,7 @@ _REQUEST_BYTES = 1 << 20
 _GENERATION_MAX = (1 << 31) - 1
 _ID_MAX = 128
 
+_CODECS = [codec.name.lower() for codec in Codec]
 _NAMES = (
     "kafka.bootstrap.servers",
     "kafka.client.id",
@@ -120,20 +121,24 @@ def parse_sink_options(
     parsed = SinkOptions(
         bootstrap=given.required("kafka.bootstrap.servers"),
         topic=given.text("topic") or None,
-        compression=_compression(given),
-        acks=_acks(given),
+        compression=given.choice("kafka.compression.type", _CODECS, "none"),
+        acks=1 if given.choice("kafka.acks", ("all", "-1", "1")) == "1" else -1,
         request_bytes_max=given.number("kafka.max.request.size", minimum=1024) or _REQUEST_BYTES,
         client_id=given.text("kafka.client.id", "lakelog-spark"),
-        delivery=_delivery(given, delivery),
+        delivery=Delivery(given.choice("delivery", _values(Delivery), delivery.value)),
         sink_id=_id(given, "sinkId"),
         write_id=_id(given, "writeId"),
         generation=_generation(given),
-        repeated=_repeated(given),
+        repeated=Repeated(given.choice("repeatedBatch", _values(Repeated))),
         transaction_timeout_ms=given.number("kafka.transaction.timeout.ms", minimum=1000)
         or TRANSACTION_TIMEOUT_MS,
     )
     _check_together(parsed)
     return parsed
+
+
+def _values(choices: type[Enum]) -> list[str]:
+    return [choice.value for choice in choices]
 
 
 def _check_together(given: SinkOptions) -> None:
@@ -150,42 +155,6 @@ def _check_together(given: SinkOptions) -> None:
     for name, is_set in once.items():
         if is_set:
             raise OptionError(f"option {name!r} requires the option 'delivery' to be exactly-once")
-
-
-def _acks(given: OptionReader) -> int:
-    acks = given.text("kafka.acks", "all")
-    if acks not in ("all", "-1", "1"):
-        raise OptionError(f"option 'kafka.acks' must be all, -1 or 1, not {acks!r}")
-    return 1 if acks == "1" else -1
-
-
-def _compression(given: OptionReader) -> str:
-    text = given.text("kafka.compression.type", "none").lower()
-    names = [codec.name.lower() for codec in Codec]
-    if text not in names:
-        expected = ", ".join(names)
-        raise OptionError(
-            f"option 'kafka.compression.type' must be one of {expected}, not {text!r}"
-        )
-    return text
-
-
-def _delivery(given: OptionReader, default: Delivery) -> Delivery:
-    text = given.text("delivery").lower()
-    try:
-        return Delivery(text) if text else default
-    except ValueError:
-        names = " or ".join(choice.value for choice in Delivery)
-        raise OptionError(f"option 'delivery' must be {names}, not {text!r}") from None
-
-
-def _repeated(given: OptionReader) -> Repeated:
-    text = given.text("repeatedBatch").lower()
-    try:
-        return Repeated(text) if text else Repeated.SAME_ROWS
-    except ValueError:
-        names = ", ".join(choice.value for choice in Repeated)
-        raise OptionError(f"option 'repeatedBatch' must be one of {names}, not {text!r}") from None
 
 
 def _id(given: OptionReader, name: str) -> str:

@@ -16,7 +16,6 @@ from lakelog.base.events import event
 from lakelog.client.offsets import OffsetAt
 from lakelog.spark.source.options import AtTimestamp, AtTimestamps, Boundary, Position, Subscription
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.topic.divergence import find_divergences
 from lakelog.tables.topic.errors import DataLossError, OptionError, TopicMissingError
 from lakelog.tables.topic.offsets import (
     EARLIEST_OFFSET,
@@ -24,6 +23,7 @@ from lakelog.tables.topic.offsets import (
     Offsets,
     StreamOffset,
     TopicPartition,
+    find_divergences,
     from_items,
     items,
 )

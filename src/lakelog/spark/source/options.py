@@ -5,16 +5,19 @@ They also limit how much one micro-batch of a stream reads, and how long a strea
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+from typing import Any
 
 from lakelog.client.consumer.batches import LEVELS
 from lakelog.client.consumer.reader import DEFAULT_FETCH_BYTES
 from lakelog.spark.options import OptionReader, parsed
 from lakelog.tables.topic.errors import OptionError
 from lakelog.tables.topic.offsets import (
+    ABOUT,
     Offsets,
     StreamOffset,
     TimestampsByPartition,
@@ -121,15 +124,38 @@ class ClientOptions:
     reading_timeout_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class GroupName:
-    """The consumer group that shows a query's progress: its id, or a prefix of ids.
+_MEMBERS = ("bootstrap", "group", "prefix")
 
-    Both are empty by default.
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The brokers of a source, and the consumer group that shows a query's progress.
+
+    group, prefix: the group's id, or a prefix of ids; empty by default. A listener sees the offsets
+    of a source, but not its options. The source therefore adds an entry to the latest offsets that
+    it reports, which Spark shows and does not store:
+    `{"orders": {"0": 23}, "@": {"bootstrap": "h:9092", "group": "", "prefix": "team"}}`.
     """
 
-    group_id: str = ""
+    bootstrap: str = ""
+    group: str = ""
     prefix: str = ""
+
+    def add_to(self, offsets: dict[str, Any] | None) -> dict[str, Any]:
+        """Return reported offsets with the entry."""
+        return {**(offsets or {}), ABOUT: asdict(self)}
+
+    @classmethod
+    def of(cls, reported: str | None) -> Identity | None:
+        """Return the entry in a report, or `None` for a report of another kind of source."""
+        try:
+            value = json.loads(reported or "")
+        except ValueError:
+            return None
+        about = value.get(ABOUT) if isinstance(value, dict) else None
+        if not isinstance(about, dict):
+            return None
+        return cls(**{name: str(about.get(name, "")) for name in _MEMBERS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +182,7 @@ class SourceOptions:
     prunes: bool = False
     columns: tuple[str, ...] = ()
     client: ClientOptions = field(default_factory=ClientOptions)
-    group: GroupName = field(default_factory=GroupName)
+    identity: Identity = field(default_factory=Identity)
 
 
 NAMES = (
@@ -205,24 +231,30 @@ def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> Sour
     if streaming:
         _refuse_endings(given)
     fallback = Boundary.LATEST if streaming else Boundary.EARLIEST
+    bootstrap = given.required("kafka.bootstrap.servers")
+    group, prefix = given.text("kafka.group.id"), given.text("groupIdPrefix")
     return SourceOptions(
-        bootstrap=given.required("kafka.bootstrap.servers"),
+        bootstrap=bootstrap,
         subscription=_subscription(given),
         starting=_position(given, "starting", fallback),
         ending=_position(given, "ending", Boundary.LATEST),
-        latest_if_no_timestamp=_timestamp_strategy(given),
+        latest_if_no_timestamp=given.choice(
+            "startingOffsetsByTimestampStrategy", ("error", "latest")
+        )
+        == "latest",
         limits=_limits(given),
         partitions_min=given.number("minPartitions", minimum=1),
         records_per_partition_max=given.number("maxRecordsPerPartition", minimum=1),
         include_headers=given.flag("includeHeaders", False),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
-        read_committed=_read_committed(given),
-        null_timestamps=_null_timestamps(given),
-        reads_tables=_reads_tables(given),
+        # Unlike the official connector, which reads aborted records by default.
+        read_committed=LEVELS[given.choice("kafka.isolation.level", [*LEVELS], "read_committed")],
+        null_timestamps=given.choice("impossibleTimestamps", ("fail", "null")) == "null",
+        reads_tables=given.choice("archive", ("auto", "none")) == "auto",
         prunes=given.flag("filterPushdown", False),
         columns=_names(given.text("columns")),
         client=_client(given),
-        group=GroupName(given.text("kafka.group.id"), given.text("groupIdPrefix")),
+        identity=Identity(bootstrap, group, prefix),
     )
 
 
@@ -303,39 +335,6 @@ def _pattern(name: str, value: str) -> str:
             f"option {name!r}: {value!r} is not a regular expression in Python's syntax: {error}"
         ) from None
     return value
-
-
-def _timestamp_strategy(given: OptionReader) -> bool:
-    name = "startingOffsetsByTimestampStrategy"
-    value = given.text(name, "error").lower()
-    if value not in ("error", "latest"):
-        raise OptionError(f"option {name!r} must be error or latest, not {value!r}")
-    return value == "latest"
-
-
-def _read_committed(given: OptionReader) -> bool:
-    """Return whether to skip aborted records: by default yes, unlike the official connector."""
-    name = "kafka.isolation.level"
-    value = given.text(name).lower() or "read_committed"
-    if value not in LEVELS:
-        raise OptionError(f"option {name!r} must be {' or '.join(LEVELS)}, not {value!r}")
-    return LEVELS[value]
-
-
-def _null_timestamps(given: OptionReader) -> bool:
-    name = "impossibleTimestamps"
-    value = given.text(name, "fail").lower()
-    if value not in ("fail", "null"):
-        raise OptionError(f"option {name!r} must be fail or null, not {value!r}")
-    return value == "null"
-
-
-def _reads_tables(given: OptionReader) -> bool:
-    """Return whether archived offsets come from the topics' tables."""
-    value = given.text("archive", "auto").lower()
-    if value not in ("auto", "none"):
-        raise OptionError(f"option 'archive' must be auto or none, not {value!r}")
-    return value == "auto"
 
 
 def _position(given: OptionReader, which: str, default: Boundary) -> Position:

@@ -25,10 +25,8 @@ from pyspark.sql.streaming.datasource import (
 from lakelog.base.events import event
 from lakelog.spark.python_processes import without_traceback
 from lakelog.spark.source.batch import RangePartition, plan
-from lakelog.spark.source.clients import open_planner
+from lakelog.spark.source.clients import open_planner, read_planned
 from lakelog.spark.source.continuation import Continuation, continue_from, find_topics, resolve
-from lakelog.spark.source.hybrid import read_planned
-from lakelog.spark.source.identity import Identity
 from lakelog.spark.source.options import Boundary, Pace, SourceOptions, waiting_offsets
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import TopicMissingError
@@ -118,9 +116,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the end of the log as `latestOffset` found it, and the entry for listeners."""
-        options = self._options
-        about = Identity(options.bootstrap, options.group.group_id, options.group.prefix)
-        return about.add_to(None if self._latest is None else self._latest.to_json())
+        latest = None if self._latest is None else self._latest.to_json()
+        return self._options.identity.add_to(latest)
 
     @without_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:

@@ -24,7 +24,6 @@ from lakelog.tables.archive.dead_letters import DeadLetters, commit_dead_letters
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.history import (
     ProgressMismatchError,
-    Skipped,
     agreed_progress,
     before_extents,
     record,
@@ -42,7 +41,7 @@ from lakelog.tables.archive.progress import (
     read_progress,
     standing,
 )
-from lakelog.tables.archive.refusals import NAMED_MAX, RefusedCount, RefusedRange
+from lakelog.tables.archive.refusals import NAMED_MAX, RefusedCount, Span
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.catalog import (
     NOT_COMMITTED,
@@ -52,6 +51,7 @@ from lakelog.tables.iceberg.catalog import (
 from lakelog.tables.iceberg.exchange import attempts, locked_for_commit
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
+from lakelog.tables.iceberg.table import rows_in
 from lakelog.tables.iceberg.warehouse import WarehouseFullError
 
 _log = logging.getLogger("lakelog.tables")
@@ -77,9 +77,9 @@ class Batch:
     number: int
     extents: Mapping[int, Extent]
     paths: tuple[str, ...]
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[Span, ...] = ()
     refused: Mapping[int, RefusedCount] = field(default_factory=dict)
-    named: tuple[RefusedRange, ...] = ()
+    named: tuple[Span, ...] = ()
     dead_letters: DeadLetters | None = None
 
 
@@ -213,6 +213,4 @@ def state_of(job: ArchiveJob) -> SyncProgress:
         ends = read_progress(table.properties, job.topic_id).ends
     except (TableReplacedError, ProgressFormatError) as error:
         raise SyncError(str(error)) from error
-    snapshot = table.current_snapshot()
-    rows = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
-    return SyncProgress(int(rows or 0), ends, snapshot and snapshot.snapshot_id)
+    return SyncProgress(rows_in(table), ends, table.metadata.current_snapshot_id)

@@ -21,13 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, Or
-from pyiceberg.schema import Schema
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.table import Table
-from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType
 
+from lakelog.tables.archive.files import DEAD_LETTER_SCHEMA
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress, record
 from lakelog.tables.archive.progress import Extent, Progress, archived_topic_ids
-from lakelog.tables.archive.task_files import DEAD_LETTER_SCHEMA
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
 from lakelog.tables.iceberg.data_file import data_file, open_input
@@ -39,14 +38,7 @@ from lakelog.tables.iceberg.table import ensure_table
 SUFFIX = "_dead_letters"
 """The name of the table is that of the archive's table with this suffix."""
 
-_SCHEMA = Schema(
-    NestedField(1, "topic", StringType(), required=True),
-    NestedField(2, "partition", IntegerType(), required=True),
-    NestedField(3, "offset", LongType(), required=True),
-    NestedField(4, "offsetLast", LongType(), required=True),
-    NestedField(5, "reason", StringType(), required=True),
-    NestedField(6, "raw", BinaryType(), required=True),
-)
+_SCHEMA = pyarrow_to_schema(DEAD_LETTER_SCHEMA)
 
 
 class DeadLettersError(Exception):

@@ -9,27 +9,203 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lakelog.base.events import event
 from lakelog.tables.archive.planner import lost_before
 from lakelog.tables.archive.progress import ArchiveJob
 from lakelog.tables.archive.refusals import KEY, OnBadRecord, Refusals, RefusedRecord, stop
 from lakelog.tables.archive.row_filter import RowFilter
-from lakelog.tables.archive.task_files import PARTITIONS_MAX, DeadLetterFile, RowFiles
-from lakelog.tables.iceberg.partition_terms import PartitionTerm
-from lakelog.tables.registry.client import RegistryAddress
-from lakelog.tables.registry.schemas import Schemas, SubjectVersion, schemas_of
-from lakelog.tables.registry.values import RegistryFitter, registered_shapes
+from lakelog.tables.iceberg.columns import PartitionTerm, divided, parse_terms
+from lakelog.tables.iceberg.columns import field as arrow_field
+from lakelog.tables.iceberg.data_file import data_file
+from lakelog.tables.registry.schemas import RegistryFitter, Schemas, registered_shapes, schemas_of
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, RecordsRemovedError
 from lakelog.tables.topic.offsets import OffsetRange
 from lakelog.tables.topic.rows import OnLoss, Reading
 from lakelog.tables.typed.rows import BatchSource, TypedRows, data_type, sampled_shape, untyped
 from lakelog.tables.typed.shapes import Shape
+
+PARTITIONS_MAX = 100
+"""Partitions of the table that one commit may have rows of: each has a file of its own."""
+_BYTES_MAX = 32 << 20
+
+
+class TooManyPartitionsError(Exception):
+    """A batch has rows of more partitions of the table than one commit may have."""
+
+
+class RowFiles:
+    """New files at the URI `path`, and beside it, created when they get their first rows.
+
+    catalog: PyIceberg's properties, for a remote path. terms: of the table's partition spec.
+    files_max: the limit of files. Methods raise `OSError`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        schema: pa.Schema,
+        catalog: Mapping[str, str],
+        terms: Sequence[PartitionTerm] = (),
+        files_max: int = PARTITIONS_MAX,
+    ) -> None:
+        self._path = path
+        self._schema = schema
+        self._catalog = catalog
+        self._terms = terms
+        self._files_max = files_max
+        self._files: dict[tuple[object, ...], _RowFile] = {}
+        self._bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows. Raises `TooManyPartitionsError`."""
+        for values, part in divided(rows, self._terms):
+            file = self._files.get(values) or self._open(values)
+            file.add(part)
+            self._bytes += part.nbytes
+        while self._bytes >= _BYTES_MAX:
+            self._flush(max(self._files.values(), key=lambda file: file.waiting))
+
+    def end_range(self) -> None:
+        """End the row groups, so that each has rows of one partition of the topic."""
+        for file in self._files.values():
+            self._flush(file)
+
+    def close(self) -> tuple[str, ...]:
+        """Make the files durable; return their URIs."""
+        self.end_range()
+        for file in self._files.values():
+            file.close()
+        return tuple(file.path for file in self._files.values())
+
+    def remove(self) -> None:
+        """Remove the files after an error."""
+        for file in self._files.values():
+            file.remove()
+
+    def _open(self, values: tuple[object, ...]) -> _RowFile:
+        number = len(self._files)
+        if number >= self._files_max:
+            raise TooManyPartitionsError(
+                f"a batch has rows of more than {self._files_max} partitions by "
+                f"{','.join(map(str, self._terms))} in one task"
+            )
+        path = f"{self._path.removesuffix('.parquet')}-{number}.parquet" if number else self._path
+        self._files[values] = _RowFile(path, self._schema, self._catalog)
+        return self._files[values]
+
+    def _flush(self, file: _RowFile) -> None:
+        self._bytes -= file.waiting
+        file.flush()
+
+
+class _RowFile:
+    """One file. waiting: the bytes of rows that are not written yet."""
+
+    def __init__(self, path: str, schema: pa.Schema, catalog: Mapping[str, str]) -> None:
+        self.path = path
+        self.waiting = 0
+        self._target = data_file(path, catalog)
+        self._group: list[pa.RecordBatch] = []
+        self._stack = ExitStack()
+        file = self._stack.enter_context(self._target.writing())
+        writer = pq.ParquetWriter(file, schema, compression="zstd")
+        self._writer = self._stack.enter_context(writer)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._group.append(rows)
+        self.waiting += rows.nbytes
+
+    def flush(self) -> None:
+        if self._group:
+            self._writer.write_table(pa.Table.from_batches(self._group))
+        self._group, self.waiting = [], 0
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def remove(self) -> None:
+        with suppress(OSError):  # the disk may be full
+            self._stack.close()
+        self._target.remove()
+
+
+DEAD_LETTER_SCHEMA = pa.schema(
+    [
+        arrow_field(1, "topic", pa.large_string(), nullable=False),
+        arrow_field(2, "partition", pa.int32(), nullable=False),
+        arrow_field(3, "offset", pa.int64(), nullable=False),
+        arrow_field(4, "offsetLast", pa.int64(), nullable=False),
+        arrow_field(5, "reason", pa.large_string(), nullable=False),
+        arrow_field(6, "raw", pa.large_binary(), nullable=False),
+    ]
+)
+"""The columns of the table of dead letters, as Arrow declares them; see `dead_letters.py`."""
+
+_GROUP_BYTES = 32 << 20
+_GROUP_ROWS = 10_000
+
+
+class DeadLetterFile:
+    """A new file at the URI `path`, created when the first dead letter is added.
+
+    catalog: PyIceberg's properties, for a remote path. `add` and `close` raise `OSError`.
+    """
+
+    def __init__(self, path: str, catalog: Mapping[str, str]) -> None:
+        self._path = path
+        self._file = data_file(path, catalog)
+        self._stack = ExitStack()
+        self._writer: pq.ParquetWriter | None = None
+        self._group: list[RefusedRecord] = []
+        self._size = 0
+
+    def add(self, refused: RefusedRecord) -> None:
+        """Add a dead letter."""
+        if self._writer is None:
+            file = self._stack.enter_context(self._file.writing())
+            writer = pq.ParquetWriter(file, DEAD_LETTER_SCHEMA, compression="zstd")
+            self._writer = self._stack.enter_context(writer)
+        self._group.append(refused)
+        self._size += len(refused.raw)
+        if self._size >= _GROUP_BYTES or len(self._group) >= _GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> str | None:
+        """Make the file durable; return its path, or `None` if no dead letter was added."""
+        if self._writer is None:
+            return None
+        self._flush()
+        self._stack.close()
+        return self._path
+
+    def remove(self) -> None:
+        """Remove the file, if there is one, after an error."""
+        if self._writer is not None:
+            with suppress(OSError):  # the disk may be full
+                self._stack.close()
+            self._file.remove()
+
+    def _flush(self) -> None:
+        assert self._writer is not None
+        columns = {
+            "topic": [dead_letter.topic for dead_letter in self._group],
+            "partition": [dead_letter.partition for dead_letter in self._group],
+            "offset": [dead_letter.offset for dead_letter in self._group],
+            "offsetLast": [dead_letter.offset_last for dead_letter in self._group],
+            "reason": [dead_letter.reason for dead_letter in self._group],
+            "raw": [dead_letter.raw for dead_letter in self._group],
+        }
+        self._writer.write_table(pa.table(columns, DEAD_LETTER_SCHEMA))
+        self._group, self._size = [], 0
+
 
 _HINT = (
     f"Set the topic's key {KEY} to dead-letter or skip, or repeat with --errors: the record is "
@@ -55,45 +231,36 @@ class WrittenFiles:
 
 
 def write_ranges(
-    bootstrap: str,
+    job: ArchiveJob,
     ranges: Sequence[OffsetRange],
     schema: pa.Schema,
-    path: str,
-    catalog: Mapping[str, str],
-    *,
-    skip_lost: bool,
-    errors: OnBadRecord = OnBadRecord.STOP,
-    dead_letters_path: str = "",
-    terms: Sequence[PartitionTerm] = (),
+    name: str,
     files_max: int = PARTITIONS_MAX,
-    registry: RegistryAddress | None = None,
-    without_ids: SubjectVersion | None = None,
 ) -> WrittenFiles:
-    """Write all records of `ranges` to a new file at the URI `path`, or to several of a prefix.
+    """Write all records of `ranges` to a new file of the job's table, or to several.
 
-    catalog: PyIceberg's properties, for a remote path. errors: how to treat records that cannot
-    be rows. dead_letters_path: the URI of the file for dead letters. terms, files_max: of a
-    partitioned table, the terms of its spec and the limit of files. registry: has the schemas of
-    the values; without one they are JSON. without_ids: the schema of values that do not name
-    theirs.
+    schema: of the file, as `file_schema` returns it. name: of the first file, and of that for dead
+    letters. files_max: the limit of files, in a partitioned table.
 
-    Raises `DataLossError` if the log no longer holds a whole range, unless `skip_lost` is set and
-    retention removed the records; `BadRecordError` for a record that cannot be a row, if `errors`
-    is STOP; `TooManyPartitionsError`; `RegistryUnavailableError` and `RegistryAccessError`; and
-    `KafkaError`. The files are removed after any error.
+    Raises `DataLossError` if the log no longer holds a whole range, unless the job skips lost
+    records and retention removed these; `BadRecordError` for a record that cannot be a row, if the
+    job stops at such; `TooManyPartitionsError`; `RegistryUnavailableError` and
+    `RegistryAccessError`; and `KafkaError`. The files are removed after any error.
     """
-    files = RowFiles(path, schema, catalog, terms, files_max)
-    dead_letters = DeadLetterFile(dead_letters_path, catalog)
+    errors = OnBadRecord(job.errors)
+    terms = parse_terms(job.partition_by)
+    files = RowFiles(f"{job.location}/data/{name}", schema, job.catalog, terms, files_max)
+    dead_letters = DeadLetterFile(f"{job.dead_letters_location}/data/{name}", job.catalog)
     refusals = Refusals()
     refuse = stop if errors is OnBadRecord.STOP else partial(_note, refusals, errors, dead_letters)
     rows = 0
     skipped: list[OffsetRange] = []
-    typed = TypedRows(schema, _fitter(registry, schema, errors, without_ids))
+    typed = TypedRows(schema, _fitter(job, schema))
     row_filter = RowFilter(untyped(schema), refuse)
-    on_loss = policy(skipped if skip_lost else None)
+    on_loss = policy(skipped if job.skip_lost else None)
     try:
         # The row filter decides about damaged batches.
-        with TopicClient(bootstrap, client_id="lakelog-archive", keep_damaged=True) as client:
+        with TopicClient(job.bootstrap, client_id="lakelog-archive", keep_damaged=True) as client:
             for offset_range in ranges:
                 rows += _copy(Reading(client, offset_range, on_loss), row_filter, typed, files)
         paths, dead_letters_written = files.close(), dead_letters.close()
@@ -104,21 +271,16 @@ def write_ranges(
     return WrittenFiles(paths, rows, skipped, typed.unknown, refusals, dead_letters_written)
 
 
-def _fitter(
-    registry: RegistryAddress | None,
-    schema: pa.Schema,
-    errors: OnBadRecord,
-    without_ids: SubjectVersion | None,
-) -> RegistryFitter | None:
-    if registry is None:
+def _fitter(job: ArchiveJob, schema: pa.Schema) -> RegistryFitter | None:
+    """Return the converter of values with schemas of a registry; `None` for JSON."""
+    if job.registry is None:
         return None
-    is_strict = errors is OnBadRecord.STOP
     return RegistryFitter(
-        schemas_of(registry),
+        schemas_of(job.registry),
         data_type(schema),
-        is_strict=is_strict,
+        is_strict=OnBadRecord(job.errors) is OnBadRecord.STOP,
         hint=_HINT,
-        without_ids=without_ids,
+        without_ids=job.schema_without_ids,
     )
 
 

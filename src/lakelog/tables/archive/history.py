@@ -17,13 +17,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
-from typing import NamedTuple
 
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 
 from lakelog.tables.archive.progress import Extent, Progress, property_name, read_progress
-from lakelog.tables.archive.refusals import RefusedRange
+from lakelog.tables.archive.refusals import Span
 
 _SHOWN_MAX = 8
 _VERSION_1 = ("lakelog.query-id", "lakelog.batch")
@@ -117,35 +116,27 @@ REFUSED = "lakelog.refused"
 """The key for offsets that cannot be rows."""
 
 
-class Skipped(NamedTuple):
-    """Offsets of one partition from `start` up to, not including, `end`."""
-
-    partition: int
-    start: int
-    end: int
-
-
-def merge(pieces: Iterable[Skipped]) -> list[Skipped]:
+def merge(pieces: Iterable[Span]) -> list[Span]:
     """Return the pieces in order, with adjacent ones joined."""
-    merged: list[Skipped] = []
+    merged: list[Span] = []
     for piece in sorted(pieces):
         last = merged[-1] if merged else None
         if last is not None and (last.partition, last.end) == (piece.partition, piece.start):
-            merged[-1] = Skipped(last.partition, last.start, piece.end)
+            merged[-1] = Span(last.partition, last.start, piece.end)
         else:
             merged.append(piece)
     return merged
 
 
-def before_extents(progress: Progress, extents: Mapping[int, Extent]) -> list[Skipped]:
+def before_extents(progress: Progress, extents: Mapping[int, Extent]) -> list[Span]:
     """Return the removed first offsets of partitions that were added after the first commit."""
     if not progress.extents:
         return []
     added = {p: extent for p, extent in extents.items() if p not in progress.extents}
-    return [Skipped(p, 0, extent.start) for p, extent in added.items() if extent.start > 0]
+    return [Span(p, 0, extent.start) for p, extent in added.items() if extent.start > 0]
 
 
-def summary_entry(pieces: Iterable[Skipped], name: str = NAME) -> dict[str, str]:
+def summary_entry(pieces: Iterable[Span], name: str = NAME) -> dict[str, str]:
     """Return the entry of a snapshot's summary; it is empty if no offset was skipped."""
     entries: dict[str, list[tuple[int, int]]] = {}
     for partition, start, end in merge(pieces):
@@ -155,18 +146,18 @@ def summary_entry(pieces: Iterable[Skipped], name: str = NAME) -> dict[str, str]
 
 def skipped_between(
     table: Table, before: int | None, newest: int | None, name: str = NAME
-) -> list[Skipped]:
+) -> list[Span]:
     """Return the offsets skipped by the snapshots after `before` up to and including `newest`.
 
     name: the key in their summaries. before, newest: snapshot ids; `None` stands for a table
     without snapshots. The chain ends where snapshots have expired, so their skips may be missing.
     """
-    skipped: list[Skipped] = []
+    skipped: list[Span] = []
     later = dropwhile(lambda snapshot: snapshot.snapshot_id != newest, ancestors(table))
     for snapshot in takewhile(lambda snapshot: snapshot.snapshot_id != before, later):
         summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
         entries = json.loads(summary.get(name, "{}"))
-        skipped += [Skipped(int(p), *piece) for p, pieces in entries.items() for piece in pieces]
+        skipped += [Span(int(p), *piece) for p, pieces in entries.items() for piece in pieces]
     return merge(skipped)
 
 
@@ -175,8 +166,8 @@ def record(
     topic_id: str,
     progress: Progress,
     paths: Iterable[str] = (),
-    skipped: Iterable[Skipped] = (),
-    refused: Iterable[RefusedRange] = (),
+    skipped: Iterable[Span] = (),
+    refused: Iterable[Span] = (),
 ) -> None:
     """Add files and progress to a transaction, so that property and summary change together.
 
@@ -184,7 +175,7 @@ def record(
     """
     entry = {property_name(topic_id): progress.to_text()}
     summary = {**entry, **summary_entry(skipped)}
-    summary |= summary_entry((Skipped(*piece) for piece in refused), REFUSED)
+    summary |= summary_entry(refused, REFUSED)
     # The check for duplicates reads all manifests. Progress excludes them: each range is appended
     # once.
     transaction.add_files(list(paths), snapshot_properties=summary, check_duplicate_files=False)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,28 +32,20 @@ from lakelog.tables.archive.dead_letters import (
     find_dead_letters,
 )
 from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.files import RowFiles
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import ArchiveJob, Extent, Progress
-from lakelog.tables.archive.refusals import BAD_TIMESTAMP, OnBadRecord, RefusedCount
-from lakelog.tables.archive.task_files import RowFiles
+from lakelog.tables.archive.refusals import BAD_TIMESTAMP, OnBadRecord, RefusedCount, Span
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.data_file import open_input
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit, terms_of
-from lakelog.tables.topic.divergence import Divergence
+from lakelog.tables.topic.offsets import Divergence
 
 _FIELD_ID = b"PARQUET:field_id"
 _IDS = {"topic": 1, "partition": 2, "offset": 3}
 """The ids of the columns that identify a lost row; see `iceberg/columns.py`."""
-
-
-class LostRange(NamedTuple):
-    """Offsets of a partition from `start` up to, not including, `end`."""
-
-    partition: int
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +61,7 @@ def remove_rows(
     address: TableAddress,
     table: Table,
     topic: str,
-    ranges: Sequence[LostRange],
+    ranges: Sequence[Span],
     entry: Callable[[Table], Mapping[str, str] | None],
 ) -> int | None:
     """Remove the rows of the ranges in one commit; return their number.
@@ -109,7 +100,7 @@ def _kept(
     table: Table,
     task: FileScanTask,
     topic: str,
-    ranges: Sequence[LostRange],
+    ranges: Sequence[Span],
     made: list[str],
 ) -> _Kept:
     """Write the rows of a file that stay. made: gets the path of each new file."""
@@ -145,7 +136,7 @@ def _kept(
 
 
 def _lost(
-    batch: pa.RecordBatch, names: Mapping[str, str], topic: str, ranges: Sequence[LostRange]
+    batch: pa.RecordBatch, names: Mapping[str, str], topic: str, ranges: Sequence[Span]
 ) -> pa.Array:
     """Return for each row whether it is in one of the ranges."""
     partitions = batch.column(names["partition"])
@@ -183,7 +174,7 @@ def _names(schema: pa.Schema) -> dict[str, str]:
     return {name: by_id.get(number, name) for name, number in _IDS.items()}
 
 
-def _any_of(topic: str, ranges: Sequence[LostRange]) -> BooleanExpression:
+def _any_of(topic: str, ranges: Sequence[Span]) -> BooleanExpression:
     """Return the filter for files that may have rows of the ranges."""
     terms: list[BooleanExpression] = [
         And(

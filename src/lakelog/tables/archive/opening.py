@@ -11,7 +11,7 @@ from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.progress import ArchiveJob, archived_topic_ids
 from lakelog.tables.archive.refusals import KEY, OnBadRecord
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.partition_terms import PartitionTerm, parse_terms
+from lakelog.tables.iceberg.columns import PartitionTerm, parse_terms
 from lakelog.tables.iceberg.table import admit_null_timestamps, ensure_table, terms_of
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
 from lakelog.tables.registry.client import (

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 from lakelog.tables.archive.progress import ArchiveJob, Extent, Progress
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.topic.divergence import find_divergences
 from lakelog.tables.topic.errors import DataLossError, LogDivergedError
 from lakelog.tables.topic.offsets import (
     OffsetRange,
     StreamOffset,
     TopicPartition,
+    find_divergences,
     from_items,
     limit_offsets,
     offsets_in,

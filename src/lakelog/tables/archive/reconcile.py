@@ -24,7 +24,6 @@ from lakelog.tables.archive.history import (
 )
 from lakelog.tables.archive.lost_records import (
     LOST_TAG,
-    LostRange,
     check_pending_dead_letters,
     cut_lost_dead_letters,
     dead_letters_ahead,
@@ -41,11 +40,11 @@ from lakelog.tables.archive.progress import (
     property_name,
     read_progress,
 )
-from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.archive.refusals import Span
+from lakelog.tables.iceberg.table import load_for_commit, rows_in
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.topic.divergence import Divergence, find_divergences
 from lakelog.tables.topic.errors import DataLossError, LogDivergedError
-from lakelog.tables.topic.offsets import StreamOffset
+from lakelog.tables.topic.offsets import Divergence, StreamOffset, find_divergences
 
 _NO_QUERY = ""
 _NO_BATCH = -1
@@ -87,9 +86,9 @@ class Reconciler:
         self._resolve_rollback()
         table = load_for_commit(job.address)
         progress = agreed_progress(table, job.topic_id)
-        if not progress.extents and _rows(table):
+        if not progress.extents and rows_in(table):
             raise ProgressMismatchError(
-                f"the table {'.'.join(job.identifier)} has {_rows(table)} rows that this archive "
+                f"the table {'.'.join(job.identifier)} has {rows_in(table)} rows that this archive "
                 "did not write: --adopt rows continues after them, or archive into a table of "
                 "another name"
             )
@@ -160,7 +159,7 @@ class Reconciler:
         text = "; ".join(_described(cut) for cut in diverged)
         name = ".".join(self.job.identifier)
         rows = [(cut.partition, cut.restart, cut.offset) for cut in diverged]
-        cut = [LostRange(partition, at, end) for partition, at, end in rows if at is not None]
+        cut = [Span(partition, at, end) for partition, at, end in rows if at is not None]
         phantoms = ", ".join(f"partition {p} offsets [{at}, {end})" for p, at, end in cut)
         if len(cut) < len(rows):
             raise LogDivergedError(f"{text}. Archive it into a table of another name")
@@ -192,9 +191,7 @@ class Reconciler:
         )
         return moved
 
-    def _remove(
-        self, table: Table, cut: Sequence[LostRange], before: Progress, after: Progress
-    ) -> int:
+    def _remove(self, table: Table, cut: Sequence[Span], before: Progress, after: Progress) -> int:
         """Remove rows and set the progress in one commit; return the number of rows.
 
         Raises `ProgressConflictError` if another job has committed since `before` was read.
@@ -265,10 +262,3 @@ def _described(cut: Divergence) -> str:
         return str(cut)
     where = f"{cut.topic}-{cut.partition}"
     return f"the log of {where} ends at {cut.restart}, but is archived up to {cut.offset}"
-
-
-def _rows(table: Table) -> int:
-    snapshot = table.current_snapshot()
-    if snapshot is None or snapshot.summary is None:
-        return 0
-    return int(snapshot.summary["total-records"] or 0)

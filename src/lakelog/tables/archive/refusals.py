@@ -71,8 +71,8 @@ class RefusedCount(NamedTuple):
         return RefusedCount(self.dead_letters + other.dead_letters, self.skipped + other.skipped)
 
 
-class RefusedRange(NamedTuple):
-    """Refused offsets of one partition from `start` up to, not including, `end`."""
+class Span(NamedTuple):
+    """Offsets of one partition from `start` up to, not including, `end`."""
 
     partition: int
     start: int
@@ -88,7 +88,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self.counts: dict[int, RefusedCount] = {}
-        self.named: list[RefusedRange] = []
+        self.named: list[Span] = []
 
     def add(self, refused: RefusedRecord, one: OnBadRecord) -> None:
         """Count a refused record that goes to the dead letters, or is skipped."""
@@ -103,7 +103,7 @@ class Refusals:
         if last is not None and (last.partition, last.end) == (partition, refused.offset):
             self.named[-1] = last._replace(end=end)
         elif len(self.named) < NAMED_MAX:
-            self.named.append(RefusedRange(partition, refused.offset, end))
+            self.named.append(Span(partition, refused.offset, end))
 
 
 Refuse = Callable[[RefusedRecord], None]

@@ -26,6 +26,7 @@ from lakelog.tables.compacted.backlog import (
 )
 from lakelog.tables.compacted.table import CompactedTableError, agreed, bucket_numbers, buckets_of
 from lakelog.tables.hybrid.archives import TopicArchive, reload
+from lakelog.tables.iceberg.table import rows_in
 from lakelog.tables.typed.columns import own_schema
 
 
@@ -126,9 +127,8 @@ def audit_compacted(archive: TopicArchive, table: Table) -> CompactedAudit:
         _read_table(archive, table, compared, present, buckets, audit)
         for part in sorted(rows.sizes | present.sizes):
             _compare(last_of_partitions(rows.read(part)), present.read(part), audit)
-    snapshot = table.current_snapshot()
-    total = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
-    if int(total or 0) != audit.rows:
+    total = rows_in(table)
+    if total != audit.rows:
         audit.wrong += 1
         audit.first.append(f"{audit.rows} rows are not the {total} of the snapshot's summary")
     return audit

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakelog.base.closeable import Closeable
-from lakelog.tables.archive.task_files import RowFiles
+from lakelog.tables.archive.files import RowFiles
 from lakelog.tables.compacted.table import by_bucket
 from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.hybrid.client import read_archived

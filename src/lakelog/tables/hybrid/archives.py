@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from lakelog.tables.archive.location import TableLocation, find_locations
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.topic.divergence import Divergence, find_divergences
 from lakelog.tables.topic.errors import ArchiveUnreadableError, LogDivergedError
-from lakelog.tables.topic.offsets import StreamOffset, TopicPartition
+from lakelog.tables.topic.offsets import Divergence, StreamOffset, TopicPartition, find_divergences
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

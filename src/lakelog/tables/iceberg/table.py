@@ -15,26 +15,23 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.transforms import VoidTransform, parse_transform
-from pyiceberg.types import (
-    BinaryType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
+from pyiceberg.types import LongType, NestedField
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog, open_file_io
-from lakelog.tables.iceberg.columns import RAW_TIMESTAMP
-from lakelog.tables.iceberg.partition_terms import IDENTITY, PartitionTerm, parse_terms
+from lakelog.tables.iceberg.columns import (
+    ARROW_SCHEMA,
+    IDENTITY,
+    RAW_TIMESTAMP,
+    PartitionTerm,
+    parse_terms,
+)
 from lakelog.tables.iceberg.stored_files import stored_files
 from lakelog.tables.iceberg.warehouse import check_table_name
 
@@ -90,21 +87,8 @@ def _terms(table: Table) -> list[PartitionTerm]:
 SNAPSHOTS_MAX = 100
 """The limit of kept snapshots. Every commit copies their list, so its cost grows with them."""
 
-_HEADER = StructType(
-    NestedField(10, "key", StringType(), required=False),
-    NestedField(11, "value", BinaryType(), required=False),
-)
-# Ids are assigned level by level, because PyIceberg renumbers them so when it creates a table.
-SCHEMA = Schema(
-    NestedField(1, "topic", StringType(), required=True),
-    NestedField(2, "partition", IntegerType(), required=True),
-    NestedField(3, "offset", LongType(), required=True),
-    NestedField(4, "timestamp", TimestamptzType(), required=True),
-    NestedField(5, "timestampType", IntegerType(), required=True),
-    NestedField(6, "key", BinaryType(), required=False),
-    NestedField(7, "value", BinaryType(), required=False),
-    NestedField(8, "headers", ListType(9, _HEADER, element_required=True), required=False),
-)
+SCHEMA = pyarrow_to_schema(ARROW_SCHEMA)
+"""The columns of an archive's table, as its data files have them."""
 _RETRIES = {TableProperties.COMMIT_NUM_RETRIES: "0"}
 """No retries by PyIceberg: they would repeat a failed commit without checking the progress."""
 _HOUSEKEEPING = {
@@ -218,6 +202,14 @@ def load_for_commit(address: TableAddress) -> Table:
             transaction.set_properties({**missing, **_RETRIES})
     name = ".".join(address.identifier)
     raise CommitFailedException(f"another program keeps removing properties of the table {name}")
+
+
+def rows_in(table: Table) -> int:
+    """Return the number of rows that the current snapshot states."""
+    snapshot = table.current_snapshot()
+    if snapshot is None or snapshot.summary is None:
+        return 0
+    return int(snapshot.summary["total-records"] or 0)
 
 
 def _fitting(table: Table, schema: Schema, partition_by: Sequence[PartitionTerm]) -> Table:

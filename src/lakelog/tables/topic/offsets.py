@@ -4,9 +4,9 @@ The JSON is that of the official Kafka connector, `{"topic": {"partition": offse
 start from a checkpoint that `format("kafka")` wrote, and return to it. Topic ids and leader epochs
 are stored in the name of an additional topic without partitions, `"name@id@0:5,1:7": {}`. A topic's
 name cannot contain `@`, and the official connector ignores a topic without partitions. The id
-distinguishes a topic from its successor of the same name. The epochs show that a log
-lost its tail and grew again (`divergence.py`). Older checkpoints have `"name@id": {}`, without
-epochs.
+distinguishes a topic from its successor of the same name. The epochs show that a log lost its tail
+and grew again (`find_divergences`): such a log looks complete, but some offsets belong to other
+records now. Older checkpoints have `"name@id": {}`, without epochs.
 
 To limit batches in bytes, the size of records is estimated from samples: brokers state positions in
 offsets only. The estimate reads the first records of some partitions.
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
+from lakelog.client.offsets import EpochEnd
 from lakelog.tables.topic.errors import DataLossError
 
 ABOUT = "@"
@@ -320,3 +321,63 @@ def _bytes_per_offset(source: SampleSource, part: OffsetRange, first: int) -> fl
         return source.bytes_per_offset(part.topic, part.partition, start, part.end)
     except DataLossError:
         return _UNKNOWN_BYTES
+
+
+class EpochSource(Protocol):
+    """The part of `TopicClient` that sends OffsetForLeaderEpoch."""
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
+        """Return where the given leader epoch of each partition ends in the present log.
+
+        Raises `KafkaError` if a leader does not answer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A partition whose log no longer holds the records that were read below `offset`.
+
+    epoch: the leader epoch that was stored with `offset`. epoch_end: where it ends in the log; if
+    the log lacks it, the largest epoch before it.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    epoch: int
+    epoch_end: EpochEnd
+
+    @property
+    def restart(self) -> int | None:
+        """The first offset that may now belong to another record; `None` if it is unknown."""
+        return None if self.epoch_end.end_offset < 0 else self.epoch_end.end_offset
+
+    def __str__(self) -> str:
+        where = f"{self.topic}-{self.partition}"
+        read = f"read up to offset {self.offset} in leader epoch {self.epoch}"
+        if self.restart is None:
+            return f"the log of {where} was replaced: {read}, an epoch that it no longer has"
+        return (
+            f"the log of {where} was cut and grew again: {read}, but epoch {self.epoch_end.epoch} "
+            f"ends at {self.epoch_end.end_offset}. The records from there on were lost or replaced"
+        )
+
+
+def find_divergences(source: EpochSource, point: StreamOffset) -> list[Divergence]:
+    """Compare each offset of `point` that has a leader epoch with the log; return the divergences.
+
+    The caller has checked that the topics have the ids in `point.topic_ids`. Raises `KafkaError` if
+    a leader does not answer. Source: KIP-320.
+    """
+    positions = {
+        key: (offset, point.epochs[key[0]][key[1]])
+        for key, offset in items(point.offsets)
+        if key[1] in point.epochs.get(key[0], {})
+    }
+    ends = source.epoch_ends({key: epoch for key, (_, epoch) in positions.items()})
+    return [
+        Divergence(topic, partition, offset, epoch, ends[topic, partition])
+        for (topic, partition), (offset, epoch) in positions.items()
+        if ends[topic, partition].end_offset < offset
+    ]

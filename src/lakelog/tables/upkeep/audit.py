@@ -32,7 +32,7 @@ from lakelog.tables.archive.row_filter import RowFilter
 from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.hybrid.files import files_of
 from lakelog.tables.hybrid.rows import ArchivedRows
-from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.iceberg.table import load_for_commit, rows_in
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import OffsetRange, TopicPartition
 
@@ -148,9 +148,7 @@ def audit(client: TopicClient, archive: TopicArchive) -> Audit:
         refused.complete()
         one.unverified = max(0, below - refused.below(first))
         partitions.append(one)
-    snapshot = archive.table.current_snapshot()
-    total = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
-    return Audit(partitions, int(total or 0))
+    return Audit(partitions, rows_in(archive.table))
 
 
 class _RefusedOffsets:
@@ -301,11 +299,8 @@ def adopt_rows(job: ArchiveJob, client: TopicClient, notice: Callable[[str], Non
                 f"{ends[key]}: the rows are of another log"
             )
         extents[key[1]] = Extent(first, end) if rows else Extent(starts[key], starts[key])
-    snapshot = table.current_snapshot()
-    counted = (
-        0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
-    )
-    if total != int(counted or 0):
+    counted = rows_in(table)
+    if total != counted:
         raise SyncError(f"the table {name} has {counted} rows, but {total} are of this topic")
     with table.transaction() as transaction:
         record(transaction, job.topic_id, Progress(extents, "adopted", 0))

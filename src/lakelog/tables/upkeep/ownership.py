@@ -28,7 +28,7 @@ from lakelog.tables.compacted.table import ENABLED, find_table
 from lakelog.tables.compacted.table import KEYS as COMPACTED_KEYS
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
-from lakelog.tables.iceberg.partition_terms import parse_terms
+from lakelog.tables.iceberg.columns import parse_terms
 from lakelog.tables.iceberg.stored_files import stored_files
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse

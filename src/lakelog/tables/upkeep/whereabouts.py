@@ -16,7 +16,7 @@ from lakelog.tables.compacted.table import find_table
 from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
-from lakelog.tables.iceberg.table import spec_text
+from lakelog.tables.iceberg.table import rows_in, spec_text
 from lakelog.tables.iceberg.warehouse import NAMESPACE, warehouse_at
 from lakelog.tables.topic.client import TopicClient, TopicMeta
 from lakelog.tables.upkeep.compaction import TARGET_BYTES
@@ -139,10 +139,8 @@ def overview(client: TopicClient, archive: TopicArchive) -> Overview:
     none = {partition: Extent(start, start) for (_, partition), start in starts.items()}
     extents = {**none, **archive.progress.extents}
     sizes = [task.file.file_size_in_bytes for task in table.scan().plan_files()]
-    snapshot = table.current_snapshot()
-    rows = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
     return Overview(
-        rows=int(rows or 0),
+        rows=rows_in(table),
         files=len(sizes),
         size=sum(sizes),
         small_files=sum(size < TARGET_BYTES * 3 // 4 for size in sizes),

@@ -12,10 +12,10 @@ from lakelog.spark.archive.engine import Engine, EngineEndedError
 from lakelog.spark.archive.run import ArchiveRun
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.failures import Availability, SyncError
-from lakelog.tables.archive.history import Skipped
 from lakelog.tables.archive.progress import ArchiveJob
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
+from lakelog.tables.archive.refusals import Span
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import TOPIC_ID, write_batch
 
@@ -119,12 +119,12 @@ def test_offsets_skipped_by_a_commit_are_reported_once(
 ) -> None:
     """Each task skips the removed part of its own range."""
     set_away(monkeypatch, True)
-    gone = (Skipped(0, 5, 7), Skipped(1, 0, 3), Skipped(0, 2, 5))
+    gone = (Span(0, 5, 7), Span(1, 0, 3), Span(0, 2, 5))
     commit_batch(address, replace(write_batch(address, 0, 9), skipped=gone))
     commit_batch(address, write_batch(address, 9, 12, 1))
     for _ in range(2):
         run._report()
-    commit_batch(address, replace(write_batch(address, 12, 20, 2), skipped=(Skipped(0, 12, 14),)))
+    commit_batch(address, replace(write_batch(address, 12, 20, 2), skipped=(Span(0, 12, 14),)))
     run._report()
 
     lost = "the topic lost these offsets before they were archived"

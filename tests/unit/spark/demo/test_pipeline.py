@@ -20,7 +20,7 @@ from lakelog.records.batch import read_header
 from lakelog.records.record import decode_records
 from lakelog.spark.demo import pipeline
 from lakelog.spark.demo.pipeline import LINES_TOPIC, Demo
-from lakelog.spark.demo.proof import Tally
+from lakelog.spark.demo.report import Tally
 from scripted_broker import ScriptedBroker
 
 LINES = [b"10.0.0.%d - line %d" % (number % 7, number) for number in range(25)]

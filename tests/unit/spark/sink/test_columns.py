@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.spark.schema import SCHEMA_WITH_HEADERS, arrow_schema
-from lakelog.spark.sink.columns import ROUTED, Router, check_columns, record_columns, records
+from lakelog.spark.sink.columns import ROUTED, Router, check_columns, record_columns
 from lakelog.spark.sink.options import RowError
 from lakelog.tables.topic.errors import OptionError
 
@@ -63,41 +63,45 @@ def test_other_columns_are_rejected_by_name(fields: str, topic: str | None, text
         check_columns(columns(fields), topic)
 
 
-def test_every_column_becomes_a_part_of_the_record() -> None:
+def routed(batch: pa.RecordBatch, topic: str | None = "t") -> list[dict[str, object]]:
+    return list(Router(topic, lambda topic: 7, 0).route(batch).to_pylist())
+
+
+def test_every_column_is_in_the_routed_row() -> None:
     batch = pa.RecordBatch.from_pydict(
         {
             "value": ["v", None],
             "key": [None, "k"],
             "partition": pa.array([2, None], pa.int32()),
-            "headers": [[{"key": "h", "value": b"x"}], None],
+            "headers": [[{"key": "h", "value": b"x"}], []],
             "timestamp": pa.array(
                 [datetime(1970, 1, 1, 0, 0, 1, 234567, UTC), None], pa.timestamp("us", "UTC")
             ),
         }
     )
-    first, second = records(batch, "t")
+    first, second = routed(batch)
     assert first == {
         "topic": "t",
         "value": b"v",
         "key": None,
-        "headers": [("h", b"x")],
+        "headers": [{"key": "h", "value": b"x"}],
         "partition": 2,
-        "timestamp_ms": 1234,
+        "timestamp": 1234,
     }
-    assert (second["key"], second["value"], second["headers"]) == (b"k", None, [])
-    assert (second["partition"], second["timestamp_ms"]) == (None, None)
+    assert (second["key"], second["value"], second["headers"]) == (b"k", None, None)
+    assert (second["partition"], second["timestamp"]) == (partition_for_key(b"k", 7), None)
 
 
 def test_the_option_topic_takes_precedence_over_the_column() -> None:
     batch = pa.RecordBatch.from_pydict({"value": [b"v"], "topic": ["column"]})
-    assert [row["topic"] for row in records(batch, "option")] == ["option"]
-    assert [row["topic"] for row in records(batch, None)] == ["column"]
+    assert [row["topic"] for row in routed(batch, "option")] == ["option"]
+    assert [row["topic"] for row in routed(batch, None)] == ["column"]
 
 
 def test_a_row_without_a_topic_is_rejected() -> None:
     batch = pa.RecordBatch.from_pydict({"value": [b"v"], "topic": pa.array([None], pa.string())})
     with pytest.raises(RowError, match="a row has no topic: set the option 'topic'"):
-        list(records(batch, None))
+        routed(batch, None)
 
 
 def test_a_key_selects_the_partition_unless_the_row_has_one() -> None:
@@ -108,18 +112,18 @@ def test_a_key_selects_the_partition_unless_the_row_has_one() -> None:
             "partition": pa.array([None, 4], pa.int32()),
         }
     )
-    routed = Router("t", lambda topic: 7, 0).route(batch)
-    assert routed.schema.equals(arrow_schema(ROUTED))
-    assert routed.column("partition").to_pylist() == [partition_for_key(b"k", 7), 4]
-    assert routed.column("topic").to_pylist() == ["t", "t"]
-    assert routed.column("value").to_pylist() == [b"1", b"2"]
+    found = Router("t", lambda topic: 7, 0).route(batch)
+    assert found.schema.equals(arrow_schema(ROUTED))
+    assert found.column("partition").to_pylist() == [partition_for_key(b"k", 7), 4]
+    assert found.column("topic").to_pylist() == ["t", "t"]
+    assert found.column("value").to_pylist() == [b"1", b"2"]
 
 
 def test_rows_without_a_key_are_dealt_to_all_partitions() -> None:
     batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 3000})
     for start in (0, 5):
-        routed = Router("t", lambda topic: 3, start).route(batch)
-        counts = Counter(routed.column("partition").to_pylist())
+        found = Router("t", lambda topic: 3, start).route(batch)
+        counts = Counter(found.column("partition").to_pylist())
         assert set(counts) == {0, 1, 2}
         assert min(counts.values()) > 600
 

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 
 from lakelog.spark.source import batch
 from lakelog.spark.source.batch import Pruning, RangePartition, plan
-from lakelog.spark.source.hybrid import read_planned
+from lakelog.spark.source.clients import read_planned
 from lakelog.spark.source.options import SourceOptions, parse_source_options
 from lakelog.spark.source.readers import batch_reader, schema_of
 from lakelog.tables.hybrid.files import ANY_TIME, Times

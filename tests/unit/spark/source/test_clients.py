@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from lakelog.spark.source import clients
-from lakelog.spark.source.clients import open_planner, reading_client
+from lakelog.spark.source.clients import open_planner, planned, reading_client
 from lakelog.spark.source.options import SourceOptions, parse_source_options
 from lakelog.tables.hybrid.client import HybridClient
+from lakelog.tables.hybrid.files import PlannedRange
 from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.offsets import OffsetRange
 
 
 def options(**given: str) -> SourceOptions:
@@ -84,3 +87,8 @@ def test_other_processes_keep_no_client(
     with reading_client(options()) as client:
         pass
     assert closed == [client]
+
+
+def test_a_client_without_tables_leaves_ranges_as_they_are() -> None:
+    log = cast("TopicClient", None)
+    assert planned(log, [OffsetRange("t", 0, 0, 5)]) == [PlannedRange(OffsetRange("t", 0, 0, 5))]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from lakelog.spark.source.options import (
     BatchLimits,
     Boundary,
     ClientOptions,
-    GroupName,
+    Identity,
     Pace,
     SourceOptions,
     Subscription,
@@ -35,6 +36,7 @@ def test_defaults_are_the_official_connectors() -> None:
         subscription=Subscription(topics=("a", "b")),
         starting=Boundary.EARLIEST,
         ending=Boundary.LATEST,
+        identity=Identity("h:9092"),
     )
     assert parse(streaming=True).starting is Boundary.LATEST
 
@@ -145,8 +147,8 @@ def test_settings_of_the_connections() -> None:
 
 
 def test_the_group_that_shows_the_progress() -> None:
-    assert parse({"kafka.group.id": "report"}).group == GroupName(group_id="report")
-    assert parse({"groupIdPrefix": "team"}).group == GroupName(prefix="team")
+    assert parse({"kafka.group.id": "report"}).identity == Identity("h:9092", "report")
+    assert parse({"groupIdPrefix": "team"}).identity == Identity("h:9092", prefix="team")
 
 
 @pytest.mark.parametrize("name", [*NAMES, "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"])
@@ -176,7 +178,7 @@ def test_options_of_the_official_connector_are_accepted() -> None:
         "includeHeaders": "true",
         "kafka.max.poll.records": "100",
     }
-    assert parse(everything, streaming=True).group == GroupName("report", "team")
+    assert parse(everything, streaming=True).identity == Identity("h:9092", "report", "team")
     endings = {
         "endingOffsets": "latest",
         "endingTimestamp": "5",
@@ -210,3 +212,20 @@ def test_the_delay_counts_from_the_last_batch_with_records() -> None:
 def test_offsets_of_partitions_that_shrank_do_not_count() -> None:
     start = {"t": {0: 10, 1: 5}}
     assert waiting_offsets(start, {"t": {0: 3, 1: 9, 2: 6}}) == 10
+
+
+OFFSETS = {"t": {"0": 4}, "t@id@0:2": {}}
+
+
+def test_a_listener_reads_the_report_of_the_source() -> None:
+    about = Identity("h:1,h:2", group="g", prefix="p")
+    reported = about.add_to(OFFSETS)
+    assert Identity.of(json.dumps(reported)) == about
+    assert StreamOffset.from_json(reported) == StreamOffset.from_json(OFFSETS)
+
+
+@pytest.mark.parametrize(
+    "reported", [None, "", "null", "[]", "{", '{"t": {"0": 4}}', '{"@": 3}', '"text"']
+)
+def test_a_report_of_another_source_has_no_entry(reported: str | None) -> None:
+    assert Identity.of(reported) is None

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from lakelog.client.offsets import EpochEnd, OffsetAt
 from lakelog.spark.source import stream
-from lakelog.spark.source.identity import Identity
+from lakelog.spark.source.options import Identity
 from lakelog.spark.source.readers import schema_of, stream_reader
 from lakelog.spark.source.stream import StreamReader
 from lakelog.tables.topic.errors import DataLossError, OptionError, TopicMissingError

@@ -19,9 +19,9 @@ from lakelog.tables.archive.dead_letters import (
     find_dead_letters,
     open_dead_letters,
 )
-from lakelog.tables.archive.history import REFUSED, Skipped, agreed_progress, skipped_between
+from lakelog.tables.archive.history import REFUSED, agreed_progress, skipped_between
 from lakelog.tables.archive.progress import Progress, ProgressConflictError
-from lakelog.tables.archive.refusals import RefusedCount
+from lakelog.tables.archive.refusals import RefusedCount, Span
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.table import ensure_table
@@ -55,7 +55,7 @@ def test_dead_letters_rows_and_counts_are_of_one_batch(address: TableAddress) ->
     assert dead_letters(address) == [(1, 1, b"raw 1"), (3, 4, b"raw 3"), (8, 8, b"raw 8")]
     assert agreed_progress(table, TOPIC_ID).refused == {0: RefusedCount(4, 0)}
     named = skipped_between(table, None, table.metadata.current_snapshot_id, REFUSED)
-    assert named == [Skipped(0, 1, 2), Skipped(0, 3, 5), Skipped(0, 8, 9)]
+    assert named == [Span(0, 1, 2), Span(0, 3, 5), Span(0, 8, 9)]
     assert dead_letters_progress(dead_letters_of(address).load(), TOPIC_ID).ends == {0: 9}
 
 
@@ -153,7 +153,7 @@ def test_skipped_records_are_counted_only(address: TableAddress) -> None:
     assert agreed_progress(table, TOPIC_ID).refused == {0: RefusedCount(0, 2)}
     assert dead_letters(address) == []
     named = skipped_between(table, None, table.metadata.current_snapshot_id, REFUSED)
-    assert named == [Skipped(0, 1, 3)]
+    assert named == [Span(0, 1, 3)]
 
 
 def test_a_batch_that_conflicts_leaves_no_dead_letters(address: TableAddress) -> None:

@@ -15,7 +15,6 @@ from lakelog.tables.archive.history import (
     NAME,
     REFUSED,
     ProgressMismatchError,
-    Skipped,
     agreed_progress,
     before_extents,
     merge,
@@ -24,7 +23,7 @@ from lakelog.tables.archive.history import (
     summary_entry,
 )
 from lakelog.tables.archive.progress import Extent, Progress, property_name, read_progress
-from lakelog.tables.archive.refusals import RefusedRange
+from lakelog.tables.archive.refusals import Span
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import TOPIC_ID, files, offsets, write_batch
 
@@ -138,13 +137,13 @@ def test_a_table_of_version_1_that_was_rolled_back_is_noticed(address: TableAddr
 
 
 def test_adjacent_pieces_are_one_and_others_stay_apart() -> None:
-    pieces = [Skipped(0, 10, 12), Skipped(1, 12, 13), Skipped(0, 0, 5), Skipped(0, 5, 10)]
-    assert merge(pieces) == [Skipped(0, 0, 12), Skipped(1, 12, 13)]
-    assert merge([Skipped(0, 0, 5), Skipped(0, 6, 7)]) == [Skipped(0, 0, 5), Skipped(0, 6, 7)]
+    pieces = [Span(0, 10, 12), Span(1, 12, 13), Span(0, 0, 5), Span(0, 5, 10)]
+    assert merge(pieces) == [Span(0, 0, 12), Span(1, 12, 13)]
+    assert merge([Span(0, 0, 5), Span(0, 6, 7)]) == [Span(0, 0, 5), Span(0, 6, 7)]
 
 
 def test_a_commit_records_its_pieces_by_partition() -> None:
-    entry = summary_entry([Skipped(1, 4, 6), Skipped(0, 2, 4), Skipped(0, 0, 2)])
+    entry = summary_entry([Span(1, 4, 6), Span(0, 2, 4), Span(0, 0, 2)])
     assert json.loads(entry[NAME]) == {"0": [[0, 4]], "1": [[4, 6]]}
     assert summary_entry([]) == {}
 
@@ -152,7 +151,7 @@ def test_a_commit_records_its_pieces_by_partition() -> None:
 def test_offsets_of_a_new_partition_that_retention_removed_were_skipped() -> None:
     known = Progress({0: Extent(3, 9, 1)})
     extents = {0: Extent(3, 9, 1), 1: Extent(7, 7, 1), 2: Extent(0, 0, 1)}
-    assert before_extents(known, extents) == [Skipped(1, 0, 7)]
+    assert before_extents(known, extents) == [Span(1, 0, 7)]
 
 
 def test_a_new_archive_begins_where_the_log_begins_and_skips_nothing() -> None:
@@ -163,7 +162,7 @@ def test_files_property_and_summary_are_of_one_commit(address: TableAddress) -> 
     progress = Progress({0: Extent(0, 5, 1)}, "q", 1)
     paths = write_batch(address, 0, 3).paths
     with address.load().transaction() as transaction:
-        lost, refused = [Skipped(0, 3, 4)], [RefusedRange(0, 4, 5)]
+        lost, refused = [Span(0, 3, 4)], [Span(0, 4, 5)]
         record(transaction, TOPIC_ID, progress, paths, lost, refused)
     table = address.load()
     snapshot = table.current_snapshot()

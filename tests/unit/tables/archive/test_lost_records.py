@@ -29,7 +29,6 @@ from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.lost_records import (
     LOST_TAG,
-    LostRange,
     check_pending_dead_letters,
     cut_lost_dead_letters,
     dead_letters_ahead,
@@ -37,13 +36,12 @@ from lakelog.tables.archive.lost_records import (
     remove_rows,
 )
 from lakelog.tables.archive.progress import Extent
-from lakelog.tables.archive.refusals import BAD_TIMESTAMP, OnBadRecord, RefusedCount
+from lakelog.tables.archive.refusals import BAD_TIMESTAMP, OnBadRecord, RefusedCount, Span
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.columns import ARROW_SCHEMA
-from lakelog.tables.iceberg.partition_terms import parse_terms
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA, parse_terms
 from lakelog.tables.iceberg.table import ensure_table, load_for_commit
 from lakelog.tables.iceberg.warehouse import open_warehouse
-from lakelog.tables.topic.divergence import Divergence
+from lakelog.tables.topic.offsets import Divergence
 from lakelog.tables.typed.columns import widen
 from lakelog.tables.typed.shapes import shape_of
 from unit.tables.archive_table import TOPIC_ID, files, folder, offsets, write_batch
@@ -98,7 +96,7 @@ def test_rows_that_stay_keep_their_null_and_empty_lists(address: TableAddress) -
     assert stored(address) == rows
 
     table = load_for_commit(address)
-    lost = [LostRange(0, 3, 6)]
+    lost = [Span(0, 3, 6)]
     assert remove_rows(address, table, "orders", lost, lambda _: {"done": "yes"}) == 3
 
     kept = [row for row in rows if row["partition"] or not 3 <= row["offset"] < 6]
@@ -112,8 +110,8 @@ def test_only_files_with_lost_rows_are_rewritten(address: TableAddress) -> None:
     before = [task.file.file_path for task in address.load().scan().plan_files()]
     table = load_for_commit(address)
 
-    assert remove_rows(address, table, "other", [LostRange(0, 0, 9)], lambda _: {}) == 0
-    assert remove_rows(address, table, "orders", [LostRange(1, 0, 9)], lambda _: {}) == 0
+    assert remove_rows(address, table, "other", [Span(0, 0, 9)], lambda _: {}) == 0
+    assert remove_rows(address, table, "orders", [Span(1, 0, 9)], lambda _: {}) == 0
 
     assert [task.file.file_path for task in address.load().scan().plan_files()] == before
 
@@ -121,7 +119,7 @@ def test_only_files_with_lost_rows_are_rewritten(address: TableAddress) -> None:
 def test_a_file_of_lost_rows_only_has_no_successor(address: TableAddress) -> None:
     append(address, 1)
     table = load_for_commit(address)
-    ranges = [LostRange(0, 0, 4), LostRange(0, 4, 99)]
+    ranges = [Span(0, 0, 4), Span(0, 4, 99)]
 
     assert remove_rows(address, table, "orders", ranges, lambda _: {}) == 8
 
@@ -141,9 +139,9 @@ def test_a_table_that_changed_stays_as_it_is(address: TableAddress, fails: bool)
     table = load_for_commit(address)
     if fails:
         with pytest.raises(ZeroDivisionError):
-            remove_rows(address, table, "orders", [LostRange(0, 3, 6)], entry)
+            remove_rows(address, table, "orders", [Span(0, 3, 6)], entry)
     else:
-        assert remove_rows(address, table, "orders", [LostRange(0, 3, 6)], entry) is None
+        assert remove_rows(address, table, "orders", [Span(0, 3, 6)], entry) is None
 
     assert stored(address) == rows
     assert files(address) == 1
@@ -171,7 +169,7 @@ def test_rows_that_another_program_has_deleted_do_not_return(
     monkeypatch.setattr(DataScan, "plan_files", plan_files)
     table = load_for_commit(address)
 
-    assert remove_rows(address, table, "orders", [LostRange(0, 3, 6)], lambda _: {}) == 2
+    assert remove_rows(address, table, "orders", [Span(0, 3, 6)], lambda _: {}) == 2
 
     assert stored(address) == [rows[offset] for offset in (0, 2, 6)]
 
@@ -184,7 +182,7 @@ def test_a_table_with_partitions_keeps_its_rows_in_them(tmp_path: Path) -> None:
         address.load().add_files(list(batch.paths))
     table = load_for_commit(address)
 
-    assert remove_rows(address, table, "orders", [LostRange(0, 2, 3602)], lambda _: {}) == 4
+    assert remove_rows(address, table, "orders", [Span(0, 2, 3602)], lambda _: {}) == 4
 
     assert offsets(address.load()) == [0, 1, 3602, 3603]
     hours = [task.file.partition[1] for task in address.load().scan().plan_files()]

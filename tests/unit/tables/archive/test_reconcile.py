@@ -12,12 +12,7 @@ from pyiceberg.table import Table
 
 from lakelog.client.offsets import EpochEnd
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.archive.history import (
-    ProgressMismatchError,
-    Skipped,
-    agreed_progress,
-    skipped_between,
-)
+from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress, skipped_between
 from lakelog.tables.archive.progress import (
     ArchiveJob,
     Extent,
@@ -26,6 +21,7 @@ from lakelog.tables.archive.progress import (
     read_progress,
 )
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
+from lakelog.tables.archive.refusals import Span
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, LogDivergedError
@@ -110,7 +106,7 @@ def test_a_partition_that_comes_later_begins_at_0_or_is_a_loss(archive: Archive)
     archive.reconcile(Log({0: 0, 1: 90}, starts={1: 50}), skip_lost=True)
     newest = archive.table.current_snapshot()
     assert newest is not None
-    assert skipped_between(archive.table, None, newest.snapshot_id) == [Skipped(1, 0, 50)]
+    assert skipped_between(archive.table, None, newest.snapshot_id) == [Span(1, 0, 50)]
     archive.reconcile(Log({0: 0, 1: 90, 2: 7}, starts={1: 50}))
 
     assert archive.progress[1] == Extent(50, 50, EPOCH)

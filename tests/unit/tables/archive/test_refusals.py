@@ -7,8 +7,8 @@ from lakelog.tables.archive.refusals import (
     OnBadRecord,
     Refusals,
     RefusedCount,
-    RefusedRange,
     RefusedRecord,
+    Span,
     stop,
 )
 from lakelog.tables.topic.errors import BadRecordError, OptionError
@@ -42,4 +42,4 @@ def test_refused_offsets_are_counted_and_the_first_are_named(
         found.add(each, OnBadRecord.DEAD_LETTER)
     found.add(refused(12, 12), OnBadRecord.SKIP)
     assert found.counts == {0: RefusedCount(5, 1), 1: RefusedCount(1, 0)}
-    assert found.named == [RefusedRange(0, 1, 5), RefusedRange(1, 9, 10)]
+    assert found.named == [Span(0, 1, 5), Span(1, 9, 10)]

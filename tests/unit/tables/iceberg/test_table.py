@@ -16,8 +16,7 @@ from pyiceberg.types import NestedField, StringType
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
-from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
-from lakelog.tables.iceberg.partition_terms import parse_terms
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA, parse_terms, with_null_timestamps
 from lakelog.tables.iceberg.table import (
     SCHEMA,
     admit_null_timestamps,
