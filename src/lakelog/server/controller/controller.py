@@ -17,7 +17,9 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import FailingTask, event
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.brokers import (
+    FeatureUpdate,
     check_broker_epoch,
+    check_supported,
     is_noted,
     last_epoch,
     plan_fence,
@@ -28,10 +30,6 @@ from lakelog.metadata.controller.brokers import (
     plan_read_only,
     plan_unfence,
     plan_unregister,
-)
-from lakelog.metadata.controller.features import (
-    FeatureUpdate,
-    check_supported,
     plan_update_features,
 )
 from lakelog.metadata.controller.leadership import (
@@ -49,7 +47,7 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import NO_DIRECTORY
 from lakelog.metadata.store.api import ControllerTerm
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.protocol.brokers import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -67,9 +65,8 @@ from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.authentication import Process
 from lakelog.server.controller.declared_levels import DeclaredLevels
 from lakelog.server.controller.lease_grants import LeaseGrants
-from lakelog.server.inter_broker.deafness import NONE
 from lakelog.server.inter_broker.reachable_brokers import ReachableBrokers
-from lakelog.server.inter_broker.silence import Silence
+from lakelog.server.inter_broker.silence import NONE, Silence
 
 logger = logging.getLogger(__name__)
 

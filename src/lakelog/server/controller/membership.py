@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import FailingTask, event
-from lakelog.metadata.controller.brokers import is_noted
-from lakelog.metadata.controller.features import check_supported
+from lakelog.metadata.controller.brokers import check_supported, is_noted
 from lakelog.metadata.controller.leadership import plan_failed_replicas
 from lakelog.metadata.errors import MetadataError, RegistrationLost
 from lakelog.metadata.failover import AT_START, Failure
@@ -32,7 +31,7 @@ from lakelog.protocol.brokers import (
 )
 from lakelog.runtime.api import Tasks
 from lakelog.server.controller.controller import Controller
-from lakelog.server.controller.link import ControllerLink, may_pass
+from lakelog.server.controller.relays import ControllerLink, may_pass
 from lakelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)
