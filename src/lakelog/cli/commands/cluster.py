@@ -16,12 +16,9 @@ from lakelog.cli.partition_health import examine, health_document
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
-    from lakelog.client.admin import Admin, ClusterDescription
-    from lakelog.client.admin.brokers import Feature
+    from lakelog.client.admin import Admin
+    from lakelog.client.admin.brokers import ClusterDescription, Feature
     from lakelog.client.view import Topic
-
-
-_COLUMNS = ("feature", "level", "lowest", "highest", "note")
 
 
 def feature_listing(features: Iterable[Feature]) -> Listing:
@@ -36,7 +33,7 @@ def feature_listing(features: Iterable[Feature]) -> Listing:
         }
         for feature in features
     ]
-    return Listing(rows, _COLUMNS)
+    return Listing(rows)
 
 
 def _note(feature: Feature) -> str:
@@ -94,7 +91,6 @@ def changes(features: Mapping[str, Feature], targets: Mapping[str, int]) -> list
 
 app = Noun("cluster")
 
-_BROKER_COLUMNS = ("id", "address", "rack", "state", "is_controller", "leaders", "replicas")
 _STORE_KEY = "lakelog.metadata.store"
 _MIN_ISR = "min.insync.replicas"
 
@@ -298,7 +294,7 @@ def broker_listing(cluster: ClusterDescription, topics: Sequence[Topic]) -> List
         }
         for node_id, state in _states(cluster, topics).items()
     ]
-    return Listing(rows, _BROKER_COLUMNS)
+    return Listing(rows)
 
 
 def _states(cluster: ClusterDescription, topics: Sequence[Topic]) -> dict[int, str]:

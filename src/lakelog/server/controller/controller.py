@@ -17,7 +17,9 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import FailingTask, event
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.brokers import (
+    FeatureUpdate,
     check_broker_epoch,
+    check_supported,
     is_noted,
     last_epoch,
     plan_fence,
@@ -28,10 +30,6 @@ from lakelog.metadata.controller.brokers import (
     plan_read_only,
     plan_unfence,
     plan_unregister,
-)
-from lakelog.metadata.controller.features import (
-    FeatureUpdate,
-    check_supported,
     plan_update_features,
 )
 from lakelog.metadata.controller.leadership import (
