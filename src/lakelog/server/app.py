@@ -317,7 +317,7 @@ class Server:
             if folder.directory.has_lost and not self._options.is_clustered:
                 await control.forget_epochs()
             if self._options.is_clustered and self._replicas.logs.lost:
-                await control.report_loss(
+                await control.membership.report_loss(
                     folder.directory.meta.directory_id, self._replicas.logs.lost
                 )
             folder.directory.trust_page_cache()

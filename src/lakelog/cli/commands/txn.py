@@ -30,16 +30,6 @@ app = Noun("txn")
 _CHILD = re.compile(r".+(?:/[0-9]+){3}", re.DOTALL)
 _LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
 _SINK_COLUMNS = ("next_batch", "open_children")
-_CHILD_COLUMNS = ("transactional_id", "state", "start", "partitions")
-_HANGING_COLUMNS = (
-    "topic",
-    "partition",
-    "producer_id",
-    "producer_epoch",
-    "start_offset",
-    "last_write",
-)
-_PARTITION_COLUMNS = ("topic", "partition")
 _RUNNING = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _STATES = ("Empty", *_RUNNING, "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 
@@ -176,10 +166,13 @@ def abort(
 )
 def remove(sink_id: str, *, session: CommandSession, consent: Consent, output: Output) -> None:
     """Remove a sink: abort its open children, and forget its query, run and next batch."""
+    from lakelog.client.sink import Sink
+
     with open_admin(session) as admin:
         _check_is_sink(admin, sink_id)
         confirm(f"remove the sink '{sink_id}' with its next batch", yes=consent.yes)
-        admin.transactions.remove_sink(sink_id)
+    with Sink(session.brokers, sink_id, timeout_s=session.timeout_s) as sink:
+        sink.remove()
     if output.format != "table":
         facts = {"sink_id": sink_id}
         show(Document(facts, facts, []), output.format)
@@ -299,7 +292,7 @@ def hanging_listing(transactions: Iterable[HangingTransaction]) -> Listing:
         }
         for txn in transactions
     ]
-    return Listing(rows, _HANGING_COLUMNS, empty="no hanging transactions")
+    return Listing(rows, empty="no hanging transactions")
 
 
 def document(transaction: Transaction, now_ms: int) -> Document:
@@ -316,7 +309,7 @@ def document(transaction: Transaction, now_ms: int) -> Document:
         "running_ms": max(now_ms - transaction.start_ms, 0) if runs else None,
     }
     rows = [{"topic": topic, "partition": index} for topic, index in sorted(transaction.partitions)]
-    parts = [Listing(rows, _PARTITION_COLUMNS, empty="the transaction has no partitions")]
+    parts = [Listing(rows, empty="the transaction has no partitions")]
     if transaction.sink is not None:
         return _sink_document(facts, transaction.sink)
     return Document({**facts, "partitions": rows}, facts, parts)
@@ -338,5 +331,5 @@ def _sink_document(facts: dict[str, Any], sink: SinkControl) -> Document:
         }
         for child in sink.children
     ]
-    parts = [Listing(rows, _CHILD_COLUMNS, empty="the sink has no open children")]
+    parts = [Listing(rows, empty="the sink has no open children")]
     return Document({**control, "children": rows}, control, parts)

@@ -425,21 +425,15 @@ class Controller:
         ]
         live = await self._metadata.live_brokers()
         silent = await self._silent(live)
-        # By incarnation, not by id: a broker that started again at once is dead as well, because
-        # its new process has not caught up.
-        alive = {
-            broker.broker_id
-            for broker in brokers
-            if live.get(broker.broker_id) == broker.incarnation_id
-        }
-        return (
-            {broker.broker_id: broker.epoch for broker in brokers if broker.broker_id not in alive},
-            {
-                broker.broker_id: broker.epoch
-                for broker in brokers
-                if broker.broker_id in alive & silent
-            },
-        )
+        dead_epochs, silent_epochs = {}, {}
+        for broker in brokers:
+            # By incarnation, not by id: a broker that started again at once is dead as well,
+            # because its new process has not caught up.
+            if live.get(broker.broker_id) != broker.incarnation_id:
+                dead_epochs[broker.broker_id] = broker.epoch
+            elif broker.broker_id in silent:
+                silent_epochs[broker.broker_id] = broker.epoch
+        return dead_epochs, silent_epochs
 
     async def _silent(self, live: Mapping[int, bytes]) -> frozenset[int]:
         """Return the brokers that this one has not seen for a session, or that run and are cut off,
