@@ -188,8 +188,10 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         context = TaskContext.get()
         query_id = str(context.getLocalProperty("sql.streaming.queryId"))
         batch = context.getLocalProperty("streaming.sql.batchId")
-        # Spark may run a task twice at once: each attempt needs a file of its own.
-        name = f"{self._job.topic_id}-{batch}-{context.partitionId()}-{uuid.uuid4().hex}.parquet"
+        # Spark may run a task twice at once: each attempt needs a file of its own. A topic id may
+        # begin with an underscore, and Spark and Hive read no file whose name does.
+        task = f"{self._job.topic_id}-{batch}-{context.partitionId()}"
+        name = f"archived-{task}-{uuid.uuid4().hex}.parquet"
         schema = schemas[0] if schemas else self._job.schema
         files_max = limits[0] if limits else 1
         return Archived(query_id, ranges, write_ranges(self._job, ranges, schema, name, files_max))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from lakelog.spark.archive import stream
@@ -12,12 +13,12 @@ from lakelog.tables.topic.offsets import OffsetRange, StreamOffset
 from unit.tables.archive_log import EPOCH, Log
 
 
-def reader(log: Log, *, tasks: int = 2, file_bytes: int = 2) -> RangeReader:
+def reader(log: Log, *, tasks: int = 2, file_bytes: int = 2, topic_id: str = "id") -> RangeReader:
     """A reader as Spark makes it, for a table that has offsets [0, 5) of partition 0."""
     job = ArchiveJob(
         bootstrap="b:1",
         topic="t",
-        topic_id="id",
+        topic_id=topic_id,
         catalog={},
         identifier=("lakelog", "t"),
         location="",
@@ -82,3 +83,18 @@ def test_a_worker_exempts_its_modules_from_collection_after_the_task(
     monkeypatch.setattr(ArchiveWriter, "_write", lambda self, rows: calls.append("written"))
     ArchiveWriter(reader(Log({0: 5}))._job).write(iter([]))
     assert calls == ["written", "exempted"]
+
+
+@pytest.mark.parametrize("topic_id", ["_yHoW1R4Sd2N6eO8v0bK3A", "zyHoW1R4Sd2N6eO8v0bK3A"])
+def test_spark_reads_the_files_of_each_topic_by_name(
+    monkeypatch: pytest.MonkeyPatch, topic_id: str
+) -> None:
+    """Readers of plain Parquet hide files whose names begin with an underscore or a dot."""
+    names: list[str] = []
+    monkeypatch.setattr(stream, "write_ranges", lambda *words: names.append(words[3]))
+    context = TaskContext(localProperties={"streaming.sql.batchId": "7"})
+    monkeypatch.setattr(TaskContext, "_taskContext", context)
+    ArchiveWriter(reader(Log({0: 5}), topic_id=topic_id)._job).write(iter([]))
+    (name,) = names
+    assert name[0].isalpha()
+    assert topic_id in name
