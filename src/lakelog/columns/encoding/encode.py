@@ -9,14 +9,13 @@ Python.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.columns.encoding.columns import Headers
 from lakelog.columns.encoding.rows import EncodedBatch, Limits, Rows, checked_rows, joined
-from lakelog.columns.packages import load_compiled
+from lakelog.columns.packages import CompiledOrPlain
 from lakelog.records.batch import HEADER_SIZE
 from lakelog.records.builder import encode_record
 from lakelog.records.compression import Codec
@@ -110,9 +109,6 @@ BATCH_BYTES = 128 << 10
 RECORD_BYTES_MAX = (1 << 20) - 128
 """The largest record of a topic with the default max.message.bytes, see `Limits`."""
 
-_COMPILED_FROM = 100_000
-"""Rows that plain Python encodes in about the time that loading the compiled loops takes."""
-
 
 class RowEncoder:
     """Encodes rows of one topic. Columns are `value` and optionally the others of `COLUMNS`.
@@ -169,7 +165,8 @@ class RowEncoder:
         partitions = self._limits.partitions
         for rows in joined(checked_rows(batches, self._limits, now_ms)):
             with_headers = rows.headers is not None
-            encoder = _encoder(self._compiled, rows.count, with_headers=with_headers)
+            encoder = _encoders.choose(self._compiled, rows.count, with_headers=with_headers)
+            _encoders.plain_rows += rows.count * (encoder is None)
             work = encode_plainly if encoder is None else encoder.encode
             encoded, self._sticky = work(
                 rows, partitions, self._sticky, self._batch_bytes, self._codec
@@ -177,34 +174,10 @@ class RowEncoder:
             yield from encoded
 
 
-class _PlainRows:
-    """The number of rows that this process has encoded in plain Python."""
+def _load(with_headers: bool) -> CompiledEncoder:
+    from lakelog.columns.encoding.compiled import CompiledEncoder
 
-    count = 0
-
-
-class _Loaded:
-    """The compiled encoders that this process has loaded, by `with_headers`."""
-
-    kinds: ClassVar[set[bool]] = set()
+    return CompiledEncoder(with_headers=with_headers)
 
 
-def _encoder(compiled: bool | None, waiting: int, *, with_headers: bool) -> CompiledEncoder | None:
-    """Return the compiled encoder if it is requested, loaded, or worth it for `waiting` rows."""
-    if compiled is None:
-        is_worth_it = _PlainRows.count + waiting >= _COMPILED_FROM
-        compiled = is_worth_it or with_headers in _Loaded.kinds
-        _PlainRows.count += waiting * (not compiled)
-    return _compiled_encoder(with_headers) if compiled else None
-
-
-@cache
-def _compiled_encoder(with_headers: bool) -> CompiledEncoder | None:
-    _Loaded.kinds.add(with_headers)
-
-    def load() -> CompiledEncoder:
-        from lakelog.columns.encoding.compiled import CompiledEncoder
-
-        return CompiledEncoder(with_headers=with_headers)
-
-    return load_compiled("Encoding", load)
+_encoders = CompiledOrPlain("Encoding", _load)

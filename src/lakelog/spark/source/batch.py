@@ -32,7 +32,7 @@ from lakelog.spark.python_processes import without_traceback
 from lakelog.spark.source.clients import open_planner, planned, read_planned
 from lakelog.spark.source.continuation import continue_from, find_topics, resolve
 from lakelog.spark.source.options import SourceOptions
-from lakelog.tables.hybrid.files import ANY_TIME, PlannedRange, Times
+from lakelog.tables.hybrid.archives import ANY_TIME, PlannedRange, Times
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import (
     StreamOffset,

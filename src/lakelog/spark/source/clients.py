@@ -17,9 +17,8 @@ from lakelog.spark.python_processes import exempt_modules, is_worker
 from lakelog.spark.schema import arrow_schema
 from lakelog.spark.source.continuation import report_loss
 from lakelog.spark.source.options import SourceOptions
-from lakelog.tables.hybrid.archives import check_log
+from lakelog.tables.hybrid.archives import ANY_TIME, PlannedRange, Times, check_log, plan_ranges
 from lakelog.tables.hybrid.client import HybridClient, HybridReading
-from lakelog.tables.hybrid.files import ANY_TIME, PlannedRange, Times, plan_ranges
 from lakelog.tables.hybrid.rows import ArchivedRows
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError

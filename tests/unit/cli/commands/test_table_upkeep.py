@@ -6,7 +6,7 @@ from lakelog.cli.commands.table_upkeep import described
 from lakelog.cli.main import run
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.upkeep.whereabouts import Overview, PartitionOverview
+from lakelog.tables.upkeep.ownership import Overview, PartitionOverview
 from unit.tables.archive_table import new_table, write_batch
 from unit.tables.hybrid.kit import archive_of
 

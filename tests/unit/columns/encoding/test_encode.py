@@ -3,7 +3,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -15,6 +15,7 @@ from lakelog.columns.encoding import encode as encoding
 from lakelog.columns.encoding.columns import BadRowError, ColumnError
 from lakelog.columns.encoding.encode import RowEncoder, encode_plainly
 from lakelog.columns.encoding.rows import Limits, checked_rows
+from lakelog.columns.packages import CompiledOrPlain
 from lakelog.records.batch import check_crc, read_header
 from lakelog.records.compression import Codec
 from lakelog.records.record import Record, decode_records
@@ -213,32 +214,23 @@ def test_a_table_without_values_is_an_error(compiled: bool) -> None:
 def test_a_compiler_that_fails_only_makes_it_slow(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import lakelog.columns.encoding.compiled as module
-
-    def fail(**_: bool) -> None:
+    def fail(_: bool) -> NoReturn:
         raise RuntimeError("no place for the cache")
 
-    encoding._compiled_encoder.cache_clear()
-    monkeypatch.setattr(module, "CompiledEncoder", fail)
-    try:
-        for _ in range(2):
-            assert len(encode(pa.table({"value": [b"v"]}), compiled=True)) == 1
-    finally:
-        encoding._compiled_encoder.cache_clear()
+    monkeypatch.setattr(encoding, "_encoders", CompiledOrPlain("Encoding", fail))
+    for _ in range(2):
+        assert len(encode(pa.table({"value": [b"v"]}), compiled=True)) == 1
     assert caplog.text.count("no place for the cache") == 1
 
 
 def test_without_numba_a_line_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    encoding._compiled_encoder.cache_clear()
+    monkeypatch.setattr(encoding, "_encoders", CompiledOrPlain("Encoding", encoding._load))
     monkeypatch.setitem(sys.modules, "lakelog.columns.encoding.compiled", None)
-    try:
-        with caplog.at_level(logging.WARNING):
-            for _ in range(2):
-                assert len(encode(pa.table({"value": [b"v"]}), compiled=True)) == 1
-    finally:
-        encoding._compiled_encoder.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert len(encode(pa.table({"value": [b"v"]}), compiled=True)) == 1
     assert caplog.text.count("Encoding in plain Python") == 1
     assert caplog.text.count("pip install '.[fast]'") == 1
 
@@ -247,19 +239,21 @@ def test_a_process_that_writes_little_does_not_load_the_compiler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(encoding, "_compiled_encoder", asked.append)
-    monkeypatch.setattr(encoding._PlainRows, "count", 0)
-    monkeypatch.setattr(encoding._Loaded, "kinds", set())
+    monkeypatch.setattr(encoding, "_encoders", CompiledOrPlain("Encoding", asked.append))
     table = pa.table({"value": [b"v"] * 10})
     encode(table)
-    assert (asked, encoding._PlainRows.count) == ([], 10)
-    monkeypatch.setattr(encoding._PlainRows, "count", 10**6)
+    assert (asked, encoding._encoders.plain_rows) == ([], 10)
+    encoding._encoders.plain_rows = 10**6
     encode(table)
     assert asked == [False], "without the parts for headers"
-    monkeypatch.setattr(encoding._PlainRows, "count", 0)
-    monkeypatch.setattr(encoding._Loaded, "kinds", {False})
+
+
+def test_loaded_loops_encode_small_tables_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_encoders", CompiledOrPlain("Encoding", encoding._load))
+    table = pa.table({"value": [b"v"] * 10})
+    encode(table, compiled=True)
     encode(table)
-    assert asked == [False, False], "loaded loops encode small tables too"
+    assert encoding._encoders.plain_rows == 0
 
 
 EXOTIC = [

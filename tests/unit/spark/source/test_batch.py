@@ -30,7 +30,7 @@ from lakelog.spark.source.batch import Pruning, RangePartition, plan
 from lakelog.spark.source.clients import read_planned
 from lakelog.spark.source.options import SourceOptions, parse_source_options
 from lakelog.spark.source.readers import batch_reader, schema_of
-from lakelog.tables.hybrid.files import ANY_TIME, Times
+from lakelog.tables.hybrid.archives import ANY_TIME, Times
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, TopicMissingError
 from lakelog.tables.topic.offsets import OffsetRange, StreamOffset

@@ -10,8 +10,8 @@ import pytest
 from lakelog.spark.source import clients
 from lakelog.spark.source.clients import open_planner, planned, reading_client
 from lakelog.spark.source.options import SourceOptions, parse_source_options
+from lakelog.tables.hybrid.archives import PlannedRange
 from lakelog.tables.hybrid.client import HybridClient
-from lakelog.tables.hybrid.files import PlannedRange
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import OffsetRange
 
