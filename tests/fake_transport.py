@@ -14,9 +14,9 @@ from lakelog.runtime.api import File
 from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import Limits, SharedLimit
+from lakelog.server.connections.receive_buffer import RequestMemory
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_budget import RequestBudget
-from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.session import ClientSession
 from lakelog.server.log_limits import ClosingLog

@@ -22,9 +22,8 @@ from lakelog.protocol.brokers import AlterPartitionRequest, AlterPartitionRespon
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.server.controller.controller import Controller
-from lakelog.server.controller.link import ControllerLink
-from lakelog.server.controller.relays import Relays
-from lakelog.server.inter_broker.errors import PeerDisconnectedError, PeerTimedOutError
+from lakelog.server.controller.relays import ControllerLink, Relays
+from lakelog.server.inter_broker.exchange import PeerDisconnectedError, PeerTimedOutError
 from lakelog.server.inter_broker.silence import Silence
 from lakelog.server.replication.isr_manager import IsrManager
 from memory_broker import InlineTasks

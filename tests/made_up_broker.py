@@ -20,8 +20,7 @@ from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.runtime.posix import PosixDisk, SystemClock
 from lakelog.server.authentication import BrokersApart, NoQuotas
-from lakelog.server.connections.listeners import Acceptor
-from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.listeners import Acceptor, ConnectionRegistry
 from lakelog.server.requests.admission import Admission
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.dispatch import Dispatcher, Route

@@ -24,7 +24,7 @@ from lakelog.protocol.api import api_for
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import Buffer, File, Listener, Socket
-from lakelog.runtime.processes import PythonProcesses
+from lakelog.runtime.posix import PythonProcesses
 from lakelog.server.app import Server
 from lakelog.server.authentication import broker_principal
 from lakelog.server.broker import Broker

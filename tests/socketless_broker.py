@@ -18,13 +18,12 @@ from lakelog.protocol.api import api_for
 from lakelog.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import Clock, Disk, Listener, Socket
-from lakelog.runtime.posix import PosixDisk
-from lakelog.runtime.processes import PythonProcesses
-from lakelog.server.app import ServeOptions, Server
+from lakelog.runtime.posix import PosixDisk, PythonProcesses
+from lakelog.server.app import Server
 from lakelog.server.authentication import Principal
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.session import ClientSession
-from lakelog.server.options import Environment
+from lakelog.server.options import Environment, ServeOptions
 from lakelog.wire.framing import encode_request
 from storage_kit import ManualClock
 

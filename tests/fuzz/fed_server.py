@@ -14,12 +14,11 @@ from lakelog.protocol.api import api_for
 from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Clock
-from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
-from lakelog.runtime.processes import PythonProcesses
-from lakelog.server.app import ServeOptions, Server
+from lakelog.runtime.posix import PosixDisk, PythonProcesses, SystemClock, SystemRandom
+from lakelog.server.app import Server
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.session import ClientSession
-from lakelog.server.options import Environment
+from lakelog.server.options import Environment, ServeOptions
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket
 from wire_client import FETCH_VERSION, PRODUCE_VERSION, batch_of, fetch_request, produce_request

@@ -30,9 +30,9 @@ from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
 from lakelog.runtime.api import pause
 from lakelog.server.appends.acknowledgement import Appended
-from lakelog.server.controller.link import PATIENCE_S, ControllerLink
-from lakelog.server.coordinators import cluster_markers
-from lakelog.server.coordinators.cluster_markers import ClusterMarkers
+from lakelog.server.controller.relays import PATIENCE_S, ControllerLink
+from lakelog.server.coordinators import leaders as marker_requests
+from lakelog.server.coordinators.leaders import ClusterMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLog
 from lakelog.server.replication.isr_manager import IsrManager
 from lakelog.server.topics.log_manager import LogManager
@@ -308,12 +308,12 @@ def live_coordinator_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
             image = self._leaders._image()
             live = [_with_live_epoch(image, shards, each) for each in markers]
             try:
-                response = await self._leaders.request(leader, cluster_markers._request(live))
+                response = await self._leaders.request(leader, marker_requests._request(live))
             except KafkaError:
                 await pause(self._tasks, 0.1)
                 continue
             assert isinstance(response, WriteTxnMarkersResponse)
-            codes = cluster_markers._codes(response)
+            codes = marker_requests._codes(response)
             return [codes[each.producer_id, each.topic, each.partition] for each in markers]
 
     monkeypatch.setattr(_Job, "marker", noted)
@@ -341,4 +341,4 @@ def late_marker_ends_the_next_transaction(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def marker_settled_by_an_unknown_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader's image decides instead of the coordinator's (KAFKA-5202, KAFKA-5610)."""
-    monkeypatch.setattr(cluster_markers, "_RETRIED", {})
+    monkeypatch.setattr(marker_requests, "_RETRIED", {})

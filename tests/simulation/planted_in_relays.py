@@ -19,8 +19,7 @@ from lakelog.protocol.brokers import (
     AlterPartitionResponse,
     PartitionData,
 )
-from lakelog.server.controller.link import PATIENCE_S
-from lakelog.server.controller.relays import Relays
+from lakelog.server.controller.relays import PATIENCE_S, Relays
 from lakelog.wire.schema import Message
 from simulation.planted_in_clusters import bug
 

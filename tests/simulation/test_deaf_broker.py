@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lakelog.server.inter_broker.deafness import NONE, Deafness
+from lakelog.server.inter_broker.silence import NONE, Deafness
 from lost_broker import LostBroker
 from one_way_filter import refuse
 from repetitions import first_of

@@ -17,8 +17,8 @@ from lakelog.coordinator.transaction.endings import Marker
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.records.control import NO_DECISION
 from lakelog.server.broker import Broker
-from lakelog.server.coordinators.cluster_markers import ClusterMarkers
-from lakelog.server.coordinators.later_leaders import Agreement, LaterLeaders
+from lakelog.server.coordinators.leaders import ClusterMarkers
+from lakelog.server.coordinators.lease import Agreement, LaterLeaders
 from lakelog.server.handlers import transactions
 from lakelog.server.inter_broker.peer import Peer
 from simulator.cluster.execution import run_cluster

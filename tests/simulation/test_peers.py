@@ -15,7 +15,7 @@ import pytest
 from doubles.disk import MemoryDisk
 from doubles.sqlite_vfs import seed_sqlite
 from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
-from lakelog.server.inter_broker.errors import (
+from lakelog.server.inter_broker.exchange import (
     PeerDisconnectedError,
     PeerError,
     PeerTimedOutError,

@@ -13,7 +13,6 @@ import pytest
 from broker_process import BrokerProcess
 from clients.adapters.own import OwnAdmin
 from clients.adapters.transactions import COMMITTED, read_all
-from lakelog.client import Client
 from lakelog.client.sink import (
     AnotherQueryError,
     BatchCommittedError,
@@ -179,7 +178,7 @@ def test_a_batch_that_a_broker_lost_records_of_is_written_again(broker: BrokerPr
 
 
 def test_a_batch_longer_than_the_timeout_is_an_error_that_names_it(broker: BrokerProcess) -> None:
-    with Client(broker.bootstrap, client_id="t", timeout_s=60.0).sink("daily") as sink:
+    with Sink(broker.bootstrap, "daily") as sink:
         run = sink.begin("query", "run", 0)
         with SinkProducer(broker.bootstrap, transaction_timeout_ms=1_000) as producer:
             producer.open(run, 0, 0, 0)

@@ -16,7 +16,7 @@ from prometheus_client import ProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker_process import LAKELOG, BrokerProcess
-from lakelog.metrics.exposition import Family
+from lakelog.metrics import Family
 from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
 from lakelog.server.monitoring.families import COMPAT, DETAIL, OVERVIEW
 from waiting import eventually

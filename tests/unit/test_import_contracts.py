@@ -54,8 +54,8 @@ _OTHERS = "Other programs' clients are used by the demos only"
 _PLANTED = [
     Planted(_LAYERS, "lakelog.wire.planted_upward", "lakelog.protocol.produce"),
     Planted(_LAYERS, "lakelog.storage.planted_sideways", "lakelog.metadata.image"),
-    Planted(_LAYERS, "lakelog.network_client.planted_upward", "lakelog.client.errors"),
-    Planted(_LAYERS, "lakelog.network_client.planted_sideways", "lakelog.metadata.image"),
+    Planted(_LAYERS, "lakelog.network_client", "lakelog.client.errors"),
+    Planted(_LAYERS, "lakelog.network_client", "lakelog.metadata.image"),
     Planted(_LAYERS, "lakelog.server.planted_sideways", "lakelog.client.connection"),
     Planted(_LAYERS, "lakelog.tables.planted_job", "lakelog.spark.session"),
     Planted(_LAYERS, "lakelog.protocol.planted_sideways", "lakelog.records.batch"),

@@ -20,7 +20,7 @@ _DECISION_PATHS = (
     "protocol",
     "records",
     "assignors.py",
-    "network_client",
+    "network_client.py",
     "storage",
     "replica",
     "coordinator",

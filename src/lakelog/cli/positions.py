@@ -11,7 +11,7 @@ start  end      the log start offset, the log end offset
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -131,21 +131,22 @@ def parse_position(text: str, now_ms: int) -> Position:
 
 
 def resolve(
-    position: Position,
-    bounds: Mapping[K, Bounds],
-    offset_at: Callable[[K, int], int | None],
+    position: Position, bounds: Mapping[K, Bounds], time_offsets: Mapping[K, int]
 ) -> dict[K, int]:
     """Return the offset in each partition, within its bounds.
 
-    offset_at: returns the first offset at or after a time (partition, milliseconds since the
-    epoch); `None`, if there is none, selects the end.
+    time_offsets: the first offset at or after the time; the end stands for partitions without one.
     """
-    return {
-        partition: max(
-            limits.start, min(limits.end, _offset(position, partition, limits, offset_at))
-        )
-        for partition, limits in bounds.items()
-    }
+    offsets = {}
+    for partition, limits in bounds.items():
+        offset = {
+            Anchor.START: limits.start + position.number,
+            Anchor.END: limits.end - position.number,
+            Anchor.OFFSET: position.number,
+            Anchor.TIME: time_offsets.get(partition, limits.end),
+        }[position.anchor]
+        offsets[partition] = max(limits.start, min(limits.end, offset))
+    return offsets
 
 
 def beyond(position: Position, bounds: Mapping[K, Bounds]) -> dict[K, int]:
@@ -163,22 +164,6 @@ def before_start(position: Position, bounds: Mapping[K, Bounds]) -> list[K]:
     if position.anchor is not Anchor.OFFSET:
         return []
     return [key for key, limits in bounds.items() if position.number < limits.start]
-
-
-def _offset(
-    position: Position,
-    partition: K,
-    limits: Bounds,
-    offset_at: Callable[[K, int], int | None],
-) -> int:
-    if position.anchor is Anchor.START:
-        return limits.start + position.number
-    if position.anchor is Anchor.END:
-        return limits.end - position.number
-    if position.anchor is Anchor.OFFSET:
-        return position.number
-    offset = offset_at(partition, position.number)
-    return limits.end if offset is None else offset
 
 
 TopicPartition = tuple[str, int]
@@ -224,7 +209,7 @@ def resolve_position(
         offsets = {
             key: offset_at.offset for key, offset_at in places.items() if offset_at.offset >= 0
         }
-    return resolve(position, bounds, lambda key, timestamp_ms: offsets.get(key))
+    return resolve(position, bounds, offsets)
 
 
 def check_reached(

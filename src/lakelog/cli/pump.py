@@ -29,11 +29,14 @@ _MOVED_ON = (
 )
 
 
-class Positions(Protocol):
+class RecordSource(Protocol):
     """The part of `Consumer` that this module uses."""
 
     @property
     def assignment(self) -> frozenset[TopicPartition]: ...
+    @property
+    def trouble(self) -> Trouble | None: ...
+    def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumedRecord]: ...
     def position(self, partition: TopicPartition) -> int: ...
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
 
@@ -41,7 +44,7 @@ class Positions(Protocol):
 class GroupProgress:
     """The written and the committed offsets of a group's member."""
 
-    def __init__(self, source: Positions, *, quiet: bool) -> None:
+    def __init__(self, source: RecordSource, *, quiet: bool) -> None:
         self._source = source
         self._quiet = quiet
         self._written: dict[TopicPartition, int] = {}
@@ -121,17 +124,6 @@ class GroupProgress:
 
 _POLL_S = 0.5
 _POLL_RECORDS = 5000
-
-
-class RecordSource(Protocol):
-    """The part of `Consumer` that this module uses."""
-
-    @property
-    def assignment(self) -> frozenset[TopicPartition]: ...
-    @property
-    def trouble(self) -> Trouble | None: ...
-    def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumedRecord]: ...
-    def position(self, partition: TopicPartition) -> int: ...
 
 
 class Pump:

@@ -12,27 +12,24 @@ Each object makes the calls of its synchronous twin in one thread of its own, in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from lakelog.client.committed import Committed, Membership
 from lakelog.client.consumer.api import Consumer
-from lakelog.client.consumer.positions import ConsumerRecord, checked_partitions, checked_topics
+from lakelog.client.consumer.positions import checked_partitions, checked_topics
 from lakelog.client.errors import ClientError
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.producer.api import Producer
 from lakelog.client.producer.results import BatchResult, RecordMetadata, WrittenRows
 from lakelog.client.producer.transactional import TransactionalProducer
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
 _Result = TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
+_Twin = TypeVar("_Twin", bound=Consumer | Producer)
 
 
 class CallThread:
@@ -71,6 +68,43 @@ class CallThread:
         self._executor.shutdown(wait=False)
 
 
+class _Threaded(Generic[_Twin]):
+    """Calls the methods of `twin` in a thread; as a context manager, it closes the twin."""
+
+    def __init__(self, twin: _Twin, name: str) -> None:
+        self._twin = twin
+        self._thread = CallThread(name)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *details: Any) -> None:
+        await self._thread.finish(self._prepared(partial(self._twin.__exit__, *details)))
+
+    async def _run(self, call: Callable[[], _Result]) -> _Result:
+        return await self._thread.run(self._prepared(call))
+
+    def _prepared(self, call: Callable[[], _Result]) -> Callable[[], _Result]:
+        """Return the call as the thread makes it."""
+        return call
+
+
+def _awaited(
+    method: Callable[Concatenate[Any, _Arguments], _Result], run: str = "_run"
+) -> Callable[Concatenate[Any, _Arguments], Coroutine[Any, Any, _Result]]:
+    """Return a method that has the twin call its `method`; `run` names the way."""
+
+    @wraps(method)
+    async def call(
+        self: _Threaded[Any], /, *arguments: _Arguments.args, **settings: _Arguments.kwargs
+    ) -> _Result:
+        of_twin = partial(getattr(self._twin, method.__name__), *arguments, **settings)
+        result: _Result = await getattr(self, run)(of_twin)
+        return result
+
+    return call
+
+
 _Places = dict[TopicPartition, tuple[int | None, int]]
 
 
@@ -96,7 +130,7 @@ class _Rewindable(Consumer):
         self._uncommitted.clear()
 
 
-class AsyncConsumer:
+class AsyncConsumer(_Threaded[_Rewindable]):
     """`Consumer` for an event loop: each method waits without blocking the loop.
 
     settings: of `Consumer`. Methods have the arguments and errors of the methods of `Consumer`. If
@@ -105,114 +139,70 @@ class AsyncConsumer:
     """
 
     def __init__(self, bootstrap: str, **settings: Any) -> None:
-        self._consumer = _Rewindable(bootstrap, **settings)
-        self._thread = CallThread("lakelog-consumer")
+        super().__init__(_Rewindable(bootstrap, **settings), "lakelog-consumer")
         self._is_cancelled = False
 
     async def subscribe(self, topics: Iterable[str], **settings: Any) -> None:
         """Same as `Consumer.subscribe`; `on_revoked` is called in the consumer's thread."""
-        await self._run(partial(self._consumer.subscribe, checked_topics(topics), **settings))
+        await self._run(partial(self._twin.subscribe, checked_topics(topics), **settings))
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Same as `Consumer.assign`."""
-        await self._run(partial(self._consumer.assign, checked_partitions(partitions)))
-
-    async def unsubscribe(self) -> None:
-        """Same as `Consumer.unsubscribe`."""
-        await self._run(self._consumer.unsubscribe)
+        await self._run(partial(self._twin.assign, checked_partitions(partitions)))
 
     async def membership(self) -> Membership:
         """Return `Consumer.membership`, for `AsyncTransactionalProducer.send_offsets`."""
-        return await self._run(lambda: self._consumer.membership)
-
-    async def poll(self, timeout_s: float = 1.0, **settings: Any) -> list[ConsumerRecord]:
-        """Same as `Consumer.poll`."""
-        return await self._poll(partial(self._consumer.poll, timeout_s, **settings))
-
-    async def poll_arrow(self, timeout_s: float = 1.0, **settings: Any) -> pa.Table:
-        """Same as `Consumer.poll_arrow`."""
-        return await self._poll(partial(self._consumer.poll_arrow, timeout_s, **settings))
-
-    async def poll_pandas(self, timeout_s: float = 1.0, **settings: Any) -> Any:
-        """Same as `Consumer.poll_pandas`."""
-        return await self._poll(partial(self._consumer.poll_pandas, timeout_s, **settings))
-
-    async def poll_polars(self, timeout_s: float = 1.0, **settings: Any) -> Any:
-        """Same as `Consumer.poll_polars`."""
-        return await self._poll(partial(self._consumer.poll_polars, timeout_s, **settings))
-
-    async def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Same as `Consumer.seek`."""
-        await self._run(partial(self._consumer.seek, partition, offset))
-
-    async def seek_to_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
-        """Same as `Consumer.seek_to_time`."""
-        return await self._run(partial(self._consumer.seek_to_time, partition, timestamp_ms))
-
-    async def position(self, partition: TopicPartition) -> int:
-        """Same as `Consumer.position`."""
-        return await self._run(partial(self._consumer.position, partition))
-
-    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Same as `Consumer.commit`."""
-        await self._run(partial(self._consumer.commit, offsets))
+        return await self._run(lambda: self._twin.membership)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Committed]:
         """Same as `Consumer.committed`."""
-        return await self._run(partial(self._consumer.committed, list(partitions)))
+        return await self._run(partial(self._twin.committed, list(partitions)))
 
     async def assignment(self) -> frozenset[TopicPartition]:
         """Return `Consumer.assignment`."""
-        return await self._run(lambda: self._consumer.assignment)
+        return await self._run(lambda: self._twin.assignment)
 
     async def close(self) -> None:
         """Same as `Consumer.close`. May be called repeatedly."""
-        await self._thread.finish(self._undoing(self._consumer.close))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._thread.finish(
-            self._undoing(partial(self._consumer.__exit__, kind, error, trace))
-        )
+        await self._thread.finish(self._prepared(self._twin.close))
 
     async def _poll(self, poll: Callable[[], _Result]) -> _Result:
         try:
-            return await self._run(partial(self._consumer.noting_places, poll))
+            return await self._run(partial(self._twin.noting_places, poll))
         except asyncio.CancelledError:
             # The thread still polls. Its next call comes after the end of this one.
             self._is_cancelled = True
             raise
 
-    async def _run(self, call: Callable[[], _Result]) -> _Result:
-        return await self._thread.run(self._undoing(call))
-
-    def _undoing(self, call: Callable[[], _Result]) -> Callable[[], _Result]:
+    def _prepared(self, call: Callable[[], _Result]) -> Callable[[], _Result]:
         """Return the call, after the undoing of a cancelled poll if there was one."""
         undo, self._is_cancelled = self._is_cancelled, False
 
         def work() -> _Result:
             if undo:
-                self._consumer.rewind()
+                self._twin.rewind()
             return call()
 
         return work
 
+    unsubscribe = _awaited(Consumer.unsubscribe)
+    poll = _awaited(Consumer.poll, "_poll")
+    poll_arrow = _awaited(Consumer.poll_arrow, "_poll")
+    poll_pandas = _awaited(Consumer.poll_pandas, "_poll")
+    poll_polars = _awaited(Consumer.poll_polars, "_poll")
+    seek = _awaited(Consumer.seek)
+    seek_to_time = _awaited(Consumer.seek_to_time)
+    position = _awaited(Consumer.position)
+    commit = _awaited(Consumer.commit)
 
-class SendingProducer:
-    """The methods that both producers for an event loop have. producer: belongs to this object."""
 
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
-        self._thread = CallThread("lakelog-producer")
+class SendingProducer(_Threaded[Producer]):
+    """The methods that both producers for an event loop have. twin: belongs to this object."""
+
+    def __init__(self, twin: Producer) -> None:
+        super().__init__(twin, "lakelog-producer")
 
     async def send(
         self, topic: str, value: bytes | None, *arguments: Any, **fields: Any
@@ -221,8 +211,7 @@ class SendingProducer:
 
         Raises the errors of `Producer.send` and `Delivery.result`.
         """
-        call = partial(self._producer.send, topic, value, *arguments, **fields)
-        delivery = await self._thread.run(call)
+        delivery = await self._run(partial(self._twin.send, topic, value, *arguments, **fields))
         await _completed(delivery.batches)
         return delivery.result(0)
 
@@ -231,28 +220,15 @@ class SendingProducer:
 
         Raises the errors of `Producer.send_table` and `TableDelivery.result`.
         """
-        delivery = await self._thread.run(partial(self._producer.send_table, rows, topic))
+        delivery = await self._run(partial(self._twin.send_table, rows, topic))
         await _completed(delivery.batches)
         return delivery.result(0)
 
-    async def flush(self, timeout_s: float | None = None) -> None:
-        """Same as `Producer.flush`."""
-        await self._thread.run(partial(self._producer.flush, timeout_s))
-
     async def close(self, timeout_s: float | None = None) -> None:
         """Same as `Producer.close`. May be called repeatedly."""
-        await self._thread.finish(partial(self._producer.close, timeout_s))
+        await self._thread.finish(partial(self._twin.close, timeout_s))
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._thread.finish(partial(self._producer.__exit__, kind, error, trace))
+    flush = _awaited(Producer.flush)
 
 
 class AsyncProducer(SendingProducer):
@@ -286,25 +262,17 @@ class AsyncTransactionalProducer(SendingProducer):
 
     Methods have the arguments and errors of the methods of `TransactionalProducer`. Several tasks
     may send into one transaction; one of them begins and ends it. A cancelled task does not stop
-    its call, and later calls wait for it.
+    its call, and later calls wait for it. If `abort` is called, tasks that still wait for their
+    records get OPERATION_NOT_ATTEMPTED.
     """
 
-    def __init__(
-        self,
-        bootstrap: str,
-        transactional_id: str,
-        *,
-        transaction_timeout_ms: int = 60_000,
-        **settings: Any,
-    ) -> None:
-        self._transactions = TransactionalProducer(
-            bootstrap, transactional_id, transaction_timeout_ms=transaction_timeout_ms, **settings
-        )
-        super().__init__(self._transactions)
+    def __init__(self, bootstrap: str, transactional_id: str, **settings: Any) -> None:
+        super().__init__(TransactionalProducer(bootstrap, transactional_id, **settings))
 
-    async def begin(self) -> None:
-        """Same as `TransactionalProducer.begin`."""
-        await self._thread.run(self._transactions.begin)
+    begin = _awaited(TransactionalProducer.begin)
+    commit = _awaited(TransactionalProducer.commit)
+    abort = _awaited(TransactionalProducer.abort)
+    _send_offsets = _awaited(TransactionalProducer.send_offsets)
 
     async def send_offsets(
         self,
@@ -313,19 +281,7 @@ class AsyncTransactionalProducer(SendingProducer):
         member: Membership | None = None,
     ) -> None:
         """Same as `TransactionalProducer.send_offsets`; `member` is `AsyncConsumer.membership`."""
-        call = partial(self._transactions.send_offsets, group, dict(offsets), member)
-        await self._thread.run(call)
-
-    async def commit(self) -> None:
-        """Same as `TransactionalProducer.commit`."""
-        await self._thread.run(self._transactions.commit)
-
-    async def abort(self) -> None:
-        """Same as `TransactionalProducer.abort`.
-
-        Tasks that still wait for their records get OPERATION_NOT_ATTEMPTED.
-        """
-        await self._thread.run(self._transactions.abort)
+        await self._send_offsets(group, dict(offsets), member)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:

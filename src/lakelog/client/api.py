@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from lakelog.client.admin import Admin
     from lakelog.client.consumer import Consumer, PartitionReader
     from lakelog.client.producer import Producer, TransactionalProducer
-    from lakelog.client.sink import Sink, SinkProducer
 
 
 class Client(Closeable):
@@ -56,24 +55,6 @@ class Client(Closeable):
 
         merged = {"client_id": self._client_id, **settings}
         return TransactionalProducer(self.bootstrap, transactional_id, **merged)
-
-    def sink(self, sink_id: str) -> Sink:
-        """Return the coordinator's side of a sink: runs, commits and the control record.
-
-        Raises `ValueError` for an invalid sink id, and `AddressError`.
-        """
-        from lakelog.client.sink import Sink
-
-        return Sink(self.bootstrap, sink_id, client_id=self._client_id, timeout_s=self._timeout_s)
-
-    def sink_producer(self, **settings: Any) -> SinkProducer:
-        """Return a new `SinkProducer` with these settings, for the tasks of sinks.
-
-        Raises as `producer`.
-        """
-        from lakelog.client.sink import SinkProducer
-
-        return SinkProducer(self.bootstrap, **{"client_id": self._client_id, **settings})
 
     def consumer(self, group: str | None = None, **settings: Any) -> Consumer:
         """Return a new `Consumer` with these settings.

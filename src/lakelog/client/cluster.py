@@ -29,7 +29,7 @@ from lakelog.client.errors import (
     refused,
 )
 from lakelog.client.view import Address, Broker, ClusterView, Topic, parse_bootstrap
-from lakelog.network_client.frames import MAX_RESPONSE_BYTES
+from lakelog.network_client import MAX_RESPONSE_BYTES
 from lakelog.protocol.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.wire.schema import Message

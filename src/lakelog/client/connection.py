@@ -23,9 +23,12 @@ from lakelog.client.errors import (
     of_network_client,
 )
 from lakelog.client.view import Address, shown
-from lakelog.network_client.errors import NetworkClientError
-from lakelog.network_client.frames import MAX_RESPONSE_BYTES, response_size
-from lakelog.network_client.requests import NetworkClient
+from lakelog.network_client import (
+    MAX_RESPONSE_BYTES,
+    NetworkClient,
+    NetworkClientError,
+    response_size,
+)
 from lakelog.protocol.api import api_for
 from lakelog.wire.framing import FRAME_SIZE_BYTES
 from lakelog.wire.schema import Buffer, Message

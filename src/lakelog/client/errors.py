@@ -19,11 +19,7 @@ from collections.abc import Iterator
 
 from lakelog.base.errors import ErrorCode, KafkaError, error_code
 from lakelog.base.events import event
-from lakelog.network_client.errors import (
-    InvalidResponseError,
-    NetworkClientError,
-    NoCommonVersionError,
-)
+from lakelog.network_client import InvalidResponseError, NetworkClientError, NoCommonVersionError
 
 _E = ErrorCode
 
@@ -96,6 +92,9 @@ _IS_IT_RUNNING = "Is the broker running, and is this the address that it listens
 class ClientError(KafkaError):
     """An error with advice for the user: `hint` is one sentence, or empty."""
 
+    _is_safe_to_repeat: bool | None = None
+    """Whether a class of errors is retriable; `None` if the code decides."""
+
     def __init__(self, code: ErrorCode, message: str = "", *, hint: str = "") -> None:
         super().__init__(code, message)
         self.hint = hint
@@ -103,11 +102,15 @@ class ClientError(KafkaError):
     @property
     def retriable(self) -> bool:
         """Whether it is safe to send the same request again."""
+        if self._is_safe_to_repeat is not None:
+            return self._is_safe_to_repeat
         return self.code.retriable
 
 
 class UnreachableError(ClientError):
-    """No connection to a broker; no request was sent."""
+    """No connection to a broker; no request was sent, so a retry repeats nothing."""
+
+    _is_safe_to_repeat = True
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         hint = "" if timed_out else _IS_IT_RUNNING
@@ -124,32 +127,24 @@ class UnreachableError(ClientError):
         """Whether nothing answered in time; otherwise the connection was refused or broke."""
         return self.code is ErrorCode.REQUEST_TIMED_OUT
 
-    @property
-    def retriable(self) -> bool:
-        """True: no request was sent, so a retry repeats nothing."""
-        return True
-
 
 class NotStartedError(UnreachableError):
-    """No broker could be reached while it may have been starting; see `Startup`."""
+    """No broker could be reached while it may have been starting; see `Startup`.
 
-    @property
-    def retriable(self) -> bool:
-        """False: the client has already retried for as long as a start may take."""
-        return False
+    The client has already retried for as long as a start may take.
+    """
+
+    _is_safe_to_repeat = False
 
 
 class ConnectionLostError(ClientError):
     """The connection broke or timed out with requests unanswered: their outcome is unknown."""
 
+    _is_safe_to_repeat = False
+
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if timed_out else ErrorCode.NETWORK_EXCEPTION
         super().__init__(code, message)
-
-    @property
-    def retriable(self) -> bool:
-        """False: the broker may have handled requests that have no response."""
-        return False
 
 
 class UnsupportedError(ClientError):
@@ -180,9 +175,7 @@ def of_network_client(error: NetworkClientError, where: str = "") -> ClientError
 class _FinalError(ClientError):
     """An error that is not retriable although its code is: the client has already checked again."""
 
-    @property
-    def retriable(self) -> bool:
-        return False
+    _is_safe_to_repeat = False
 
 
 class UnreadableLogError(_FinalError):
@@ -269,12 +262,12 @@ class NotWrittenError(ClientError):
 
 
 class OutcomeUnknownError(ClientError):
-    """The record may or may not be in the log; the change may or may not have been made."""
+    """The record may or may not be in the log; the change may or may not have been made.
 
-    @property
-    def retriable(self) -> bool:
-        """False: a second request could store a record twice, or fail because of the first."""
-        return False
+    A second request could store a record twice, or fail because of the first.
+    """
+
+    _is_safe_to_repeat = False
 
 
 def outcome_unknown(what: str, error: ClientError) -> OutcomeUnknownError:

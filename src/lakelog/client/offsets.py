@@ -95,16 +95,6 @@ def ask_leaders_once(
         raise failure
 
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "MAX_TIMESTAMP",
-    "OffsetAt",
-    "TopicPartition",
-    "known_offsets",
-    "list_offsets",
-]
-
 LATEST = -1
 """The offset after the last readable record."""
 EARLIEST = -2
@@ -173,7 +163,17 @@ def _list_into(
     ) -> None:
         times = {key: timestamps[key] for key in keys}
         request = _request(times, int(read_committed), int(cluster.request_timeout_s * 1000))
-        _collect(cluster.ask(node, request, ListOffsetsResponse), answers)
+        response = cluster.ask(node, request, ListOffsetsResponse)
+        rows = (
+            (
+                (topic.name, row.partition_index),
+                row.error_code,
+                OffsetAt(row.offset, row.timestamp, row.leader_epoch),
+            )
+            for topic in response.topics
+            for row in topic.partitions
+        )
+        _collect(rows, answers)
 
     return ask_leaders(cluster, timestamps, ask, offsets)
 
@@ -193,16 +193,18 @@ def _request(
     )
 
 
-def _collect(response: ListOffsetsResponse, offsets: dict[TopicPartition, OffsetAt]) -> None:
+def _collect(
+    rows: Iterable[tuple[TopicPartition, int, T]], answers: dict[TopicPartition, T]
+) -> None:
+    """Add the answers of partitions (with their error codes). Raises the last error."""
     failed = 0
     where = ""
-    for topic in response.topics:
-        for row in topic.partitions:
-            if row.error_code:
-                failed, where = row.error_code, f"{topic.name}-{row.partition_index}"
-                continue
-            offset = OffsetAt(row.offset, row.timestamp, row.leader_epoch)
-            offsets[topic.name, row.partition_index] = offset
+    for (topic, partition), code, answer in rows:
+        if code:
+            # The answers of other partitions are kept; `ask_leaders` repeats only the missing ones.
+            failed, where = code, f"{topic}-{partition}"
+        else:
+            answers[topic, partition] = answer
     check(failed, where)
 
 
@@ -251,7 +253,17 @@ def _asking(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> AskLeader
         node: int, keys: Sequence[TopicPartition], ends: dict[TopicPartition, EpochEnd]
     ) -> None:
         request = _epochs_request(cluster, {key: epochs[key] for key in keys})
-        _collect_ends(cluster.ask(node, request, OffsetForLeaderEpochResponse), ends)
+        response = cluster.ask(node, request, OffsetForLeaderEpochResponse)
+        rows = (
+            (
+                (topic.topic, row.partition),
+                row.error_code,
+                EpochEnd(row.leader_epoch, row.end_offset),
+            )
+            for topic in response.topics
+            for row in topic.partitions
+        )
+        _collect(rows, ends)
 
     return ask
 
@@ -270,19 +282,3 @@ def _epochs_request(
             )
         )
     return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
-
-
-def _collect_ends(
-    response: OffsetForLeaderEpochResponse, ends: dict[TopicPartition, EpochEnd]
-) -> None:
-    failed = 0
-    where = ""
-    for topic in response.topics:
-        for row in topic.partitions:
-            if row.error_code:
-                # The answers of other partitions are kept; `ask_leaders` repeats only the missing
-                # ones.
-                failed, where = row.error_code, f"{topic.topic}-{row.partition}"
-                continue
-            ends[topic.topic, row.partition] = EpochEnd(row.leader_epoch, row.end_offset)
-    check(failed, where)

@@ -97,7 +97,7 @@ class BrokerHeartbeatRequest(Message, versions="0-2", flexible="0+"):
     """The broker that sends the request on to the controller; -1 for none."""
     want_lease: bool = boolean("0+", tag=OWN_TAGS + 3)
     """Whether the receiver, controller or not, is asked not to fence the broker for a while
-    (`lakelog.server.controller.lease_grants`). The request has no other effect then."""
+    (`lakelog.server.coordinators.lease`). The request has no other effect then."""
 
 
 class BrokerHeartbeatResponse(Message, versions="0-2", flexible="0+"):

@@ -1,7 +1,7 @@
 """One partition as this broker holds it: a log, a role at one leader epoch, the high watermark.
 
 A partition has one owner, the loop; no method suspends. Consumers read up to the high watermark
-(`watermark.py`), and `read_committed` consumers up to the last stable offset. `availability.py`
+(`watermark.py`), and `read_committed` consumers up to the last stable offset. `role.py`
 decides whether the partition is served, and translates failures of the log for clients.
 
 These hold after every method: the log starts at or below the high watermark, the high watermark is
@@ -19,11 +19,9 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.records.batch import HEADER, BatchHeader, iter_batches
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
-from lakelog.replica.archive_floor import archive_floor
-from lakelog.replica.availability import Availability
 from lakelog.replica.followers import Follower, Followers
-from lakelog.replica.recompressed import recompressed
-from lakelog.replica.role import NO_ROLE, NotLeaderError, Role
+from lakelog.replica.role import NO_ROLE, Availability, NotLeaderError, Role
+from lakelog.replica.topic_rules import archive_floor, recompressed
 from lakelog.replica.watermark import HighWatermark
 from lakelog.replica.written import WriteCounts
 from lakelog.runtime.api import Buffer

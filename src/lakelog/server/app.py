@@ -26,13 +26,11 @@ from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.authentication import BrokersApart, NoQuotas, RegisteredBrokers
 from lakelog.server.broker import Broker, Settings
-from lakelog.server.connections.listeners import Listeners
-from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.listeners import ConnectionRegistry, Listeners
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.controller.control_plane import ControlPlane
 from lakelog.server.controller.membership import KeptTopics
-from lakelog.server.coordinators.local import Coordinators
-from lakelog.server.coordinators.producer_ids import ProducerIds
+from lakelog.server.coordinators.local import Coordinators, ProducerIds
 from lakelog.server.data_folder import DataFolder, FolderWatch
 from lakelog.server.event_log import log_changes, log_elections, log_leaderless
 from lakelog.server.monitoring.endpoint import Monitoring

@@ -51,7 +51,7 @@ from typing import Any, NamedTuple, Protocol
 from lakelog.base.errors import ErrorCode, KafkaError, error_code
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.log import MetadataLog
-from lakelog.network_client.errors import InvalidResponseError, NegotiationError
+from lakelog.network_client import InvalidResponseError, NegotiationError
 from lakelog.protocol.api import Api
 from lakelog.protocol.connections import (
     SaslAuthenticateRequest,

@@ -31,14 +31,13 @@ from lakelog.runtime.api import Clock, Random
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.authentication import RegisteredBrokers
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.connections.receive_buffer import RequestMemory
 from lakelog.server.controller.controller import Controller
-from lakelog.server.controller.link import ControllerLink
-from lakelog.server.controller.relays import Relays
+from lakelog.server.controller.relays import ControllerLink, Relays
+from lakelog.server.coordinators.local import ProducerIds
 from lakelog.server.coordinators.markers import LocalMarkers
-from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.coordinators.verification import ClusterVerification
-from lakelog.server.inter_broker.failed_brokers import FailedBrokers
+from lakelog.server.inter_broker.reachable_brokers import FailedBrokers
 from lakelog.server.inter_broker.silence import Silence
 from lakelog.server.requests.admission import Admission
 from lakelog.server.requests.metrics import RequestMetrics

@@ -12,7 +12,7 @@ from lakelog import __version__
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.zookeeper.address import EnsembleAddress
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 
 

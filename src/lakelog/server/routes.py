@@ -15,7 +15,7 @@ from lakelog.protocol.connections import ApiVersion
 from lakelog.protocol.registry import APIS
 from lakelog.server.authentication import BROKER
 from lakelog.server.broker import Broker
-from lakelog.server.controller.link import may_be_done
+from lakelog.server.controller.relays import may_be_done
 from lakelog.server.handlers import (
     brokers,
     cluster,

@@ -14,7 +14,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.connections import ApiVersion
 from lakelog.server.broker import Broker
-from lakelog.server.connections.cached_request import CachedRequest
+from lakelog.server.connections.request_sink import CachedRequest
 from lakelog.server.requests.context import Context
 from lakelog.wire.schema import Message
 from lakelog.wire.shapes import Versions, parse

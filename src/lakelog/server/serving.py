@@ -16,10 +16,15 @@ from importlib import import_module
 from typing import NamedTuple
 
 from lakelog.base.events import event
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
-from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
-from lakelog.runtime.processes import PythonProcesses
+from lakelog.runtime.posix import (
+    PosixDisk,
+    PythonProcesses,
+    SystemClock,
+    SystemRandom,
+    raise_descriptor_limit,
+)
 from lakelog.server.app import Server
 from lakelog.server.metadata_store import metadata_store
 from lakelog.server.options import Environment, ServeOptions, StartError, StoppedError

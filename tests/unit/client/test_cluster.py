@@ -20,7 +20,7 @@ from lakelog.client.errors import (
     TopicNotFoundError,
     UnreachableError,
 )
-from lakelog.network_client.requests import NetworkClient
+from lakelog.network_client import NetworkClient
 from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.groups import (
     Coordinator,

@@ -21,11 +21,7 @@ from lakelog.client.errors import (
     of_network_client,
     with_reason,
 )
-from lakelog.network_client.errors import (
-    InvalidResponseError,
-    NegotiationError,
-    NoCommonVersionError,
-)
+from lakelog.network_client import InvalidResponseError, NegotiationError, NoCommonVersionError
 
 
 def test_a_request_that_was_never_sent_may_be_sent_again_and_a_lost_one_may_not() -> None:

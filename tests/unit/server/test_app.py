@@ -26,11 +26,10 @@ from lakelog.protocol.topics import DeleteRecordsPartition, DeleteRecordsRequest
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Buffer
-from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
-from lakelog.runtime.processes import PythonProcesses
-from lakelog.server.app import ServeOptions, Server, StartError
+from lakelog.runtime.posix import PosixDisk, PythonProcesses, SystemClock, SystemRandom
+from lakelog.server.app import Server
 from lakelog.server.handlers.topics import delete_records
-from lakelog.server.options import Environment
+from lakelog.server.options import Environment, ServeOptions, StartError
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.preparation import wait_for
 from storage_kit import make_batch

@@ -10,7 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerRecord
-from lakelog.network_client.errors import NetworkClientError
+from lakelog.network_client import NetworkClientError
 from lakelog.protocol.connections import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,

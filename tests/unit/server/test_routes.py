@@ -27,7 +27,7 @@ from lakelog.protocol.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from lakelog.server.inter_broker.errors import PeerDisconnectedError, PeerUnreachableError
+from lakelog.server.inter_broker.exchange import PeerDisconnectedError, PeerUnreachableError
 from lakelog.server.requests.metrics import codes_in
 from lakelog.server.routes import advertised_apis, at_controller, served_apis
 from lakelog.server.served_api import ServedApi

@@ -15,7 +15,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import read_header
 from lakelog.records.compression import Codec
-from lakelog.replica import recompressed
+from lakelog.replica import topic_rules
 from lakelog.storage import validation
 from lakelog.storage.compaction import clean
 from lakelog.storage.errors import CorruptLog
@@ -80,13 +80,13 @@ def test_produced_to_a_topic_whose_records_are_looked_at(batch: bytearray) -> No
 
 def test_produced_to_a_topic_with_a_codec_of_its_own(batch: bytearray) -> None:
     config = LogConfig(max_message_bytes=8 << 20, compression_type="uncompressed")
-    at_once = partial(recompressed.recompressed, batch, config)
+    at_once = partial(topic_rules.recompressed, batch, config)
     assert _peak(at_once, SlowBatchError) < 2 * validation.DECODED_AT_ONCE + 2 * len(batch)
     header = read_header(batch)
     with pytest.raises(KafkaError) as refusal:
-        recompressed.recompressed_slowly(batch, header, config)
+        topic_rules.recompressed_slowly(batch, header, config)
     assert refusal.value.code is ErrorCode.INVALID_RECORD
-    slowly = partial(recompressed.recompressed_slowly, batch, header, config)
+    slowly = partial(topic_rules.recompressed_slowly, batch, header, config)
     assert _peak(slowly, KafkaError) < 2 * LIMIT + 2 * len(batch)
 
 
@@ -105,9 +105,9 @@ def test_a_topic_may_allow_less() -> None:
     log.append(plain, leader_epoch=1, now_ms=NOW)
     gzipped = small._replace(cleanup_policy=frozenset({"delete"}), compression_type="gzip")
     with pytest.raises(SlowBatchError):
-        recompressed.recompressed(packed, gzipped)
+        topic_rules.recompressed(packed, gzipped)
     with pytest.raises(KafkaError, match="500 bytes"):
-        recompressed.recompressed_slowly(packed, header, gzipped)
+        topic_rules.recompressed_slowly(packed, header, gzipped)
     log = memory_store(gzipped).create()
     log.append(packed, leader_epoch=1, now_ms=NOW)
     assert newest_record(log) is not None, "it came in, and so it can be searched"

@@ -16,8 +16,8 @@ from lakelog.cli.partition_health import examine, health_document
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
-    from lakelog.client.admin import Admin, ClusterDescription
-    from lakelog.client.admin.brokers import Feature
+    from lakelog.client.admin import Admin
+    from lakelog.client.admin.brokers import ClusterDescription, Feature
     from lakelog.client.view import Topic
 
 

@@ -23,7 +23,8 @@ from lakelog.cli.settings import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.client.admin import Admin, ConfigEntry, ResourceType
+    from lakelog.client.admin import Admin, ResourceType
+    from lakelog.client.admin.configs import ConfigEntry
 
 app = Noun("config")
 

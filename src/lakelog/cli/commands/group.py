@@ -26,7 +26,8 @@ from lakelog.cli.positions import Position, TopicPartition, parse_position, read
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
-    from lakelog.client.admin import Admin, Group, GroupListing, GroupMember
+    from lakelog.client.admin import Admin
+    from lakelog.client.admin.groups import Group, GroupListing, GroupMember
 
 app = Noun("group")
 

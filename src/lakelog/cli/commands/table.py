@@ -1,23 +1,40 @@
-"""`lakelog table`: archives topics into Iceberg tables."""
+"""`lakelog table`: archives topics into Iceberg tables; creates, lists and drops tables."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakelog.cli.commands import table_compacted, table_upkeep
+from lakelog.cli.commands import table_upkeep
+from lakelog.cli.commands.table_upkeep import compacted_to_drop
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.interaction import stopping
-from lakelog.cli.options import CommandSession, Output, open_admin
+from lakelog.cli.interaction import confirm, stopping
+from lakelog.cli.options import CommandSession, Consent, Output, open_admin
 from lakelog.cli.positions import parse_duration_s
 from lakelog.cli.render import Document, Listing, counted, note, show
-from lakelog.cli.table_locations import chosen_locations, require_libraries
+from lakelog.cli.table_locations import (
+    ANY_TABLE,
+    TableChoice,
+    WarehouseChoice,
+    at,
+    chosen_locations,
+    find_table,
+    find_tables,
+    missing_table,
+    named_errors,
+    repeatable,
+    require_libraries,
+)
 
 if TYPE_CHECKING:
+    from lakelog.tables.archive.location import TableLocation
     from lakelog.tables.archive.refusals import OnBadRecord
+    from lakelog.tables.topic.client import TopicClient, TopicMeta
 
 app = Noun("table")
-app.commands |= table_upkeep.app.commands | table_compacted.app.commands
+app.commands |= table_upkeep.app.commands
+
+_LISTED = ("topic", "table", "latest", "enabled", "warehouse", "archived", "lag")
 
 
 @app.command(
@@ -219,3 +236,173 @@ def document(result: dict[str, Any], snippets: dict[str, str]) -> Document:
     facts = {key: value for key, value in result.items() if key != "ends"}
     data = {**facts, "partitions": ends, "snippets": snippets}
     return Document(data, facts, [Listing(ends, ("partition", "archived_to"))])
+
+
+@app.command(
+    argument("topic", help="Topic to archive."),
+    argument(
+        "--warehouse",
+        help="Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` "
+        "in the broker's data folder).",
+    ),
+    argument(
+        "--catalog",
+        help="Local folder of the catalog (default: the warehouse; for a remote warehouse "
+        "`warehouse` in the broker's data folder).",
+    ),
+    argument("--name", help="Name of the table (default: the topic's)."),
+    argument(
+        "--partition-by",
+        help="Partitions of a new table, such as `day(timestamp)` or "
+        "`partition,hour(timestamp)` (default: the topic's key `table.partition_by`).",
+    ),
+    flag(
+        "--latest",
+        help="Keep a second table with the newest record of each key (the topic's key "
+        "`table.latest`).",
+    ),
+    session=CommandSession,
+    output=Output,
+)
+def create(
+    topic: str,
+    *,
+    warehouse: str | None = None,
+    catalog: str | None = None,
+    name: str | None = None,
+    partition_by: str | None = None,
+    latest: bool = False,
+    session: CommandSession,
+    output: Output,
+) -> None:
+    """Create the Iceberg table of a topic, and enable its archive.
+
+    From then on retention keeps the topic's records until they are archived: run `lakelog table
+    sync --enabled`, or `lakelog table sync TOPIC --follow`. An existing table with equal columns is
+    used.
+    """
+    require_libraries()
+    where, folder = chosen_locations(session, warehouse, catalog)
+    from lakelog.tables.iceberg.warehouse import open_warehouse
+    from lakelog.tables.topic.client import TopicClient
+    from lakelog.tables.upkeep import ownership
+
+    with (
+        named_errors(),
+        open_admin(session) as admin,
+        TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
+    ):
+        admin.topics.describe(topic)
+        opened = open_warehouse(where, folder)
+        address = ownership.create(
+            admin, client, topic, opened, name or topic, partition_by, compacted=bool(latest)
+        )
+    table = ".".join(address.identifier)
+    data = {"topic": topic, "table": table, "uuid": address.uuid, "warehouse": where}
+    show(Document(data, data), output.format)
+
+
+@app.command(name="list", where=WarehouseChoice, session=CommandSession, output=Output)
+def list_(*, where: WarehouseChoice, session: CommandSession, output: Output) -> None:
+    """List the topics that have a table.
+
+    Offsets of a table whose catalog is on another host are unknown, unless its archive is enabled.
+    """
+    require_libraries()
+    from lakelog.tables.topic.client import TopicClient
+
+    with (
+        named_errors(),
+        TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
+    ):
+        topics = client.topics()
+        places = find_tables(session, client, topics, where)
+        rows = [_listed(client, topics[topic], table) for topic, table in sorted(places.items())]
+    show(Listing(rows, _LISTED, empty="No topic has a table."), output.format)
+
+
+def _listed(client: TopicClient, topic: TopicMeta, table: TableLocation) -> dict[str, Any]:
+    """Return the row of a topic with a table."""
+    from lakelog.tables.compacted.table import find_compacted
+
+    compacted = find_compacted(client, topic.name, table.address)
+    is_known = table.is_enabled or bool(table.published)
+    return {
+        "topic": topic.name,
+        "table": f"lakelog.{table.name}",
+        "latest": ".".join(compacted.address.identifier) if compacted else None,
+        "enabled": table.is_enabled,
+        "warehouse": table.warehouse,
+        "catalog": table.catalog or table.warehouse,
+        "archived": sum(table.published.values()) if is_known else None,
+        "lag": _lag(client, topic, table) if is_known else None,
+    }
+
+
+def _lag(client: TopicClient, topic: TopicMeta, table: TableLocation) -> int:
+    """Return the number of offsets in the log that are not archived."""
+    keys = [(topic.name, partition) for partition in topic.partitions]
+    starts, ends = client.earliest(keys), client.latest(keys)
+    archived = table.published
+    return sum(max(0, ends[key] - max(archived.get(key[1], 0), starts[key])) for key in keys)
+
+
+@app.command(
+    argument("topic", help="Topic whose table to drop."),
+    flag("--purge", help="Delete the files of the table, too."),
+    where=TableChoice,
+    session=CommandSession,
+    consent=Consent,
+    output=Output,
+)
+def drop(
+    topic: str,
+    *,
+    purge: bool = False,
+    where: TableChoice,
+    session: CommandSession,
+    consent: Consent,
+    output: Output,
+) -> None:
+    """Drop a topic's table and disable its archive.
+
+    The tables of dead letters and of newest records are dropped, too.
+    Records that retention removed from the log are only in the table. Its files stay unless --purge
+    is given; a later table of this name gets another folder. If the command fails, run it
+    again to complete it.
+    """
+    require_libraries()
+    from lakelog.tables.archive.location import find_locations
+    from lakelog.tables.topic.client import TopicClient
+    from lakelog.tables.upkeep import ownership
+    from lakelog.tables.upkeep.ownership import is_unfinished
+
+    with (
+        named_errors(),
+        open_admin(session) as admin,
+        TopicClient(session.brokers, client_id="lakelog") as client,
+    ):
+        named = find_locations(client, client.describe([topic]), also_disabled=True).get(topic)
+        # The keys also name a table whose drop has failed.
+        table = named if where == ANY_TABLE and named else find_table(session, client, topic, where)
+        if table is None:
+            raise missing_table(topic, where)
+        ownership.check_droppable(client, topic, table)
+        is_named = named is not None and named.address == table.address
+        if not (is_named or table.address.exists() or is_unfinished(table.address)):
+            raise missing_table(topic, where)
+        keys = [(topic, partition) for partition in table.published]
+        starts = client.earliest(keys)
+        only = sum(min(starts[key], table.published[key[1]]) for key in keys)
+        what = f"the table lakelog.{table.name} of '{topic}'"
+        kept = "" if purge else ", keeping its files"
+        lost = f"; up to {counted(only, 'offset')} of it are no longer in the log" if only else ""
+        confirm(f"drop {what}{kept}{lost}", yes=consent.yes)
+        compacted = compacted_to_drop(client, table)
+        words = where.words if is_named else at(table).words
+        with repeatable(f"lakelog table drop {topic}{words}{' --purge' if purge else ''}"):
+            files = ownership.drop(
+                admin, topic, table.address, purge=purge, compacted=compacted, is_named=is_named
+            )
+    data = {"topic": topic, "table": f"lakelog.{table.name}", "files_deleted": files}
+    show(Document(data, data), output.format)

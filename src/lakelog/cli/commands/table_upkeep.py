@@ -1,45 +1,27 @@
-"""The commands of `lakelog table` that need no Spark: places, proof, compaction, expiry."""
+"""`lakelog table describe`, `audit`, `compact`, `expire` and `refresh`, which need no Spark."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from lakelog.cli.commands.table_compacted import (
-    audited_compacted,
-    compacted_facts,
-    compacted_findings,
-    compacted_to_drop,
-)
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.interaction import confirm
-from lakelog.cli.options import CommandSession, Consent, Output, open_admin
+from lakelog.cli.interaction import stopping
+from lakelog.cli.options import CommandSession, Output
 from lakelog.cli.positions import parse_duration_s
-from lakelog.cli.render import Document, Listing, counted, show, sized
-from lakelog.cli.table_locations import (
-    ANY_TABLE,
-    TableChoice,
-    WarehouseChoice,
-    at,
-    chosen_locations,
-    find_table,
-    find_tables,
-    missing_table,
-    named_errors,
-    opened_archive,
-    repeatable,
-    require_libraries,
-)
+from lakelog.cli.render import Document, Listing, counted, note, show, sized
+from lakelog.cli.table_locations import TableChoice, opened_archive
 
 if TYPE_CHECKING:
     from lakelog.tables.archive.location import TableLocation
+    from lakelog.tables.compacted.audit import CompactedAudit
     from lakelog.tables.hybrid.archives import TopicArchive
-    from lakelog.tables.topic.client import TopicClient, TopicMeta
+    from lakelog.tables.iceberg.address import TableAddress
+    from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep.audit import PartitionAudit
     from lakelog.tables.upkeep.ownership import Overview
 
-_LISTED = ("topic", "table", "latest", "enabled", "warehouse", "archived", "lag")
 _OFFSETS = ("partition", "archived_from", "archived_to", "log_start", "log_end", "lag")
 _AUDITED = (
     "partition",
@@ -55,115 +37,6 @@ _AUDITED = (
 
 app = Noun("table")
 """`table.py` has its commands."""
-
-
-@app.command(
-    argument("topic", help="Topic to archive."),
-    argument(
-        "--warehouse",
-        help="Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` "
-        "in the broker's data folder).",
-    ),
-    argument(
-        "--catalog",
-        help="Local folder of the catalog (default: the warehouse; for a remote warehouse "
-        "`warehouse` in the broker's data folder).",
-    ),
-    argument("--name", help="Name of the table (default: the topic's)."),
-    argument(
-        "--partition-by",
-        help="Partitions of a new table, such as `day(timestamp)` or "
-        "`partition,hour(timestamp)` (default: the topic's key `table.partition_by`).",
-    ),
-    flag(
-        "--latest",
-        help="Keep a second table with the newest record of each key (the topic's key "
-        "`table.latest`).",
-    ),
-    session=CommandSession,
-    output=Output,
-)
-def create(
-    topic: str,
-    *,
-    warehouse: str | None = None,
-    catalog: str | None = None,
-    name: str | None = None,
-    partition_by: str | None = None,
-    latest: bool = False,
-    session: CommandSession,
-    output: Output,
-) -> None:
-    """Create the Iceberg table of a topic, and enable its archive.
-
-    From then on retention keeps the topic's records until they are archived: run `lakelog table
-    sync --enabled`, or `lakelog table sync TOPIC --follow`. An existing table with equal columns is
-    used.
-    """
-    require_libraries()
-    where, folder = chosen_locations(session, warehouse, catalog)
-    from lakelog.tables.iceberg.warehouse import open_warehouse
-    from lakelog.tables.topic.client import TopicClient
-    from lakelog.tables.upkeep import ownership
-
-    with (
-        named_errors(),
-        open_admin(session) as admin,
-        TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
-    ):
-        admin.topics.describe(topic)
-        opened = open_warehouse(where, folder)
-        address = ownership.create(
-            admin, client, topic, opened, name or topic, partition_by, compacted=bool(latest)
-        )
-    table = ".".join(address.identifier)
-    data = {"topic": topic, "table": table, "uuid": address.uuid, "warehouse": where}
-    show(Document(data, data), output.format)
-
-
-@app.command(name="list", where=WarehouseChoice, session=CommandSession, output=Output)
-def list_(*, where: WarehouseChoice, session: CommandSession, output: Output) -> None:
-    """List the topics that have a table.
-
-    Offsets of a table whose catalog is on another host are unknown, unless its archive is enabled.
-    """
-    require_libraries()
-    from lakelog.tables.topic.client import TopicClient
-
-    with (
-        named_errors(),
-        TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
-    ):
-        topics = client.topics()
-        places = find_tables(session, client, topics, where)
-        rows = [_listed(client, topics[topic], table) for topic, table in sorted(places.items())]
-    show(Listing(rows, _LISTED, empty="No topic has a table."), output.format)
-
-
-def _listed(client: TopicClient, topic: TopicMeta, table: TableLocation) -> dict[str, Any]:
-    """Return the row of a topic with a table."""
-    from lakelog.tables.compacted.table import find_compacted
-
-    compacted = find_compacted(client, topic.name, table.address)
-    is_known = table.is_enabled or bool(table.published)
-    return {
-        "topic": topic.name,
-        "table": f"lakelog.{table.name}",
-        "latest": ".".join(compacted.address.identifier) if compacted else None,
-        "enabled": table.is_enabled,
-        "warehouse": table.warehouse,
-        "catalog": table.catalog or table.warehouse,
-        "archived": sum(table.published.values()) if is_known else None,
-        "lag": _lag(client, topic, table) if is_known else None,
-    }
-
-
-def _lag(client: TopicClient, topic: TopicMeta, table: TableLocation) -> int:
-    """Return the number of offsets in the log that are not archived."""
-    keys = [(topic.name, partition) for partition in topic.partitions]
-    starts, ends = client.earliest(keys), client.latest(keys)
-    archived = table.published
-    return sum(max(0, ends[key] - max(archived.get(key[1], 0), starts[key])) for key in keys)
 
 
 @app.command(
@@ -330,67 +203,6 @@ def expire(
     show(Document(data, data), output.format)
 
 
-@app.command(
-    argument("topic", help="Topic whose table to drop."),
-    flag("--purge", help="Delete the files of the table, too."),
-    where=TableChoice,
-    session=CommandSession,
-    consent=Consent,
-    output=Output,
-)
-def drop(
-    topic: str,
-    *,
-    purge: bool = False,
-    where: TableChoice,
-    session: CommandSession,
-    consent: Consent,
-    output: Output,
-) -> None:
-    """Drop a topic's table and disable its archive.
-
-    The tables of dead letters and of newest records are dropped, too.
-    Records that retention removed from the log are only in the table. Its files stay unless --purge
-    is given; a later table of this name gets another folder. If the command fails, run it
-    again to complete it.
-    """
-    require_libraries()
-    from lakelog.tables.archive.location import find_locations
-    from lakelog.tables.topic.client import TopicClient
-    from lakelog.tables.upkeep import ownership
-    from lakelog.tables.upkeep.ownership import is_unfinished
-
-    with (
-        named_errors(),
-        open_admin(session) as admin,
-        TopicClient(session.brokers, client_id="lakelog") as client,
-    ):
-        named = find_locations(client, client.describe([topic]), also_disabled=True).get(topic)
-        # The keys also name a table whose drop has failed.
-        table = named if where == ANY_TABLE and named else find_table(session, client, topic, where)
-        if table is None:
-            raise missing_table(topic, where)
-        ownership.check_droppable(client, topic, table)
-        is_named = named is not None and named.address == table.address
-        if not (is_named or table.address.exists() or is_unfinished(table.address)):
-            raise missing_table(topic, where)
-        keys = [(topic, partition) for partition in table.published]
-        starts = client.earliest(keys)
-        only = sum(min(starts[key], table.published[key[1]]) for key in keys)
-        what = f"the table lakelog.{table.name} of '{topic}'"
-        kept = "" if purge else ", keeping its files"
-        lost = f"; up to {counted(only, 'offset')} of it are no longer in the log" if only else ""
-        confirm(f"drop {what}{kept}{lost}", yes=consent.yes)
-        compacted = compacted_to_drop(client, table)
-        words = where.words if is_named else at(table).words
-        with repeatable(f"lakelog table drop {topic}{words}{' --purge' if purge else ''}"):
-            files = ownership.drop(
-                admin, topic, table.address, purge=purge, compacted=compacted, is_named=is_named
-            )
-    data = {"topic": topic, "table": f"lakelog.{table.name}", "files_deleted": files}
-    show(Document(data, data), output.format)
-
-
 def described(archive: TopicArchive, summary: Overview, compacted: dict[str, Any]) -> Document:
     """Return a table as data; tables show sizes with units. compacted: as `compacted_facts`."""
     rows = [
@@ -467,3 +279,116 @@ def _offences(topic: str, partition: PartitionAudit) -> str:
             f"{counted(partition.lost_dead_letters, 'dead letter')} missing in their table"
         )
     return f"{topic}-{partition.partition}: {', '.join(parts)}"
+
+
+@app.command(
+    argument("topic", help="Topic whose newest records to refresh."),
+    flag(
+        "--rebuild",
+        help="Compute all rows again: after the table was rolled back or changed by another "
+        "program, or after rows were deleted from the archive.",
+    ),
+    where=TableChoice,
+    session=CommandSession,
+    output=Output,
+)
+def refresh(
+    topic: str,
+    *,
+    rebuild: bool = False,
+    where: TableChoice,
+    session: CommandSession,
+    output: Output,
+) -> None:
+    """Bring a topic's table of newest records to the end of its archive.
+
+    The topic's key `table.latest` must be set. `lakelog table sync` does this after its commits,
+    too.
+    """
+    with opened_archive(session, topic, where) as (client, archive):
+        from lakelog.tables.compacted.refresh import Refresh
+        from lakelog.tables.compacted.table import find_compacted
+
+        compacted = find_compacted(client, topic, archive.address)
+        if compacted is None:
+            raise CliError(
+                "LL0804",
+                f"topic {topic!r} has no table of newest records",
+                f"lakelog topic alter {topic} --config table.latest=true",
+            )
+        with stopping() as stop:
+            job = Refresh(compacted, lambda line: note(line, quiet=session.quiet), stop)
+            done = job.run(archive, rebuild=bool(rebuild))
+    facts = {
+        "topic": topic,
+        "table": ".".join(compacted.address.identifier),
+        "records_read": done.rows,
+        "buckets_rewritten": done.buckets,
+        "commits": done.commits,
+    }
+    ends = [{"partition": p, "refreshed_to": end} for p, end in sorted(done.ends.items())]
+    listing = Listing(ends, ("partition", "refreshed_to"))
+    show(Document({**facts, "partitions": ends}, facts, [listing]), output.format)
+    if stop.is_set():
+        raise CliError("LL0604", "interrupted: some archived records are not in the table yet")
+
+
+def compacted_facts(client: TopicClient, archive: TopicArchive) -> dict[str, Any]:
+    """Return the numbers of the table of newest records; none if the topic has no such table."""
+    from lakelog.tables.compacted.audit import compacted_overview
+    from lakelog.tables.compacted.table import own_compacted
+
+    address = own_compacted(client, archive)
+    if address is None:
+        return {}
+    overview = compacted_overview(archive, address.load())
+    return {
+        "latest_table": ".".join(address.identifier),
+        "latest_rows": overview.rows,
+        "latest_files": overview.files,
+        "latest_bytes": overview.size,
+        "latest_buckets": overview.buckets,
+        "latest_lag": overview.lag,
+        "latest_null_keys": overview.null_keys,
+    }
+
+
+def audited_compacted(client: TopicClient, archive: TopicArchive) -> CompactedAudit | None:
+    """Compare the table of newest records with the archive; return `None` without such a table."""
+    from lakelog.tables.compacted.audit import audit_compacted
+    from lakelog.tables.compacted.table import own_compacted
+
+    address = own_compacted(client, archive)
+    return None if address is None else audit_compacted(archive, address.load())
+
+
+def compacted_findings(audit: CompactedAudit) -> dict[str, Any]:
+    """Return the findings of an audit as data."""
+    return {
+        "latest_rows": audit.rows,
+        "latest_keys": audit.keys,
+        "latest_shared_keys": audit.shared_keys,
+        "latest_null_keys": audit.null_keys,
+        "latest_wrong": audit.wrong,
+        "latest_sound": audit.is_sound,
+    }
+
+
+def compacted_to_drop(client: TopicClient, archive_table: TableLocation) -> TableAddress | None:
+    """Return the table of newest records that a drop of the topic's table drops, too.
+
+    A failed drop may have left files of it, which the next one deletes.
+    """
+    from lakelog.tables.compacted.table import find_compacted, find_table, is_compacted_of
+    from lakelog.tables.upkeep.ownership import is_unfinished
+
+    topic_id = client.describe([archive_table.topic])[archive_table.topic].topic_id
+    compacted = find_compacted(
+        client, archive_table.topic, archive_table.address, also_disabled=True
+    )
+    if compacted is None:
+        return None
+    table = find_table(compacted.address)
+    if table is None:
+        return compacted.address if is_unfinished(compacted.address) else None
+    return compacted.address if is_compacted_of(table, topic_id) else None

@@ -40,7 +40,8 @@ from lakelog.cli.settings import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.client.admin import Admin, ConfigEntry
+    from lakelog.client.admin import Admin
+    from lakelog.client.admin.configs import ConfigEntry
     from lakelog.client.admin.topics import EligibleReplicas
     from lakelog.client.view import Partition, Topic
 

@@ -16,9 +16,9 @@ from lakelog.cli.positions import iso_utc, parse_duration_s
 from lakelog.cli.render import Document, Listing, counted, note, show
 
 if TYPE_CHECKING:
-    from lakelog.client.admin import (
+    from lakelog.client.admin import Admin
+    from lakelog.client.admin.transactions import (
         ActiveProducer,
-        Admin,
         HangingTransaction,
         SinkControl,
         Transaction,

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from lakelog.cli.catalog import ExitCode
 from lakelog.cli.failures import CliError
 from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
-from lakelog.runtime.processes import send_signal
+from lakelog.runtime.posix import send_signal
 
 _FIRST_S = 0.5
 _LONGEST_S = 30.0

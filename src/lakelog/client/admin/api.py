@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from lakelog.base.closeable import Closeable
@@ -49,12 +49,32 @@ class LogDir:
     """Why the broker cannot write there; empty if it can."""
 
 
+_PARTS = {
+    "brokers": ("brokers", "Brokers"),
+    "configs": ("configs", "Configs"),
+    "elections": ("brokers", "Elections"),
+    "features": ("brokers", "Features"),
+    "groups": ("groups", "Groups"),
+    "topics": ("topics", "Topics"),
+    "transactions": ("transactions", "Transactions"),
+}
+"""Module and class of each part of an administrator."""
+
+
 class Admin(Closeable):
     """The administrator of a cluster; for one thread at a time.
 
     timeout_s: limit of each operation with its retries. startup: retries the first connection, to
-    brokers that may be starting. Raises `AddressError`.
+    brokers that may be starting. Each part is imported at its first use. Raises `AddressError`.
     """
+
+    brokers: Brokers
+    configs: Configs
+    elections: Elections
+    features: Features
+    groups: Groups
+    topics: Topics
+    transactions: Transactions
 
     def __init__(
         self,
@@ -72,54 +92,16 @@ class Admin(Closeable):
             startup=startup,
         )
 
-    @cached_property
-    def topics(self) -> Topics:
-        """Operations on topics."""
-        from lakelog.client.admin.topics import Topics
+    if not TYPE_CHECKING:
 
-        return Topics(self._cluster)
-
-    @cached_property
-    def features(self) -> Features:
-        """Operations on feature levels."""
-        from lakelog.client.admin.brokers import Features
-
-        return Features(self._cluster)
-
-    @cached_property
-    def brokers(self) -> Brokers:
-        """Operations on brokers."""
-        from lakelog.client.admin.brokers import Brokers
-
-        return Brokers(self._cluster)
-
-    @cached_property
-    def elections(self) -> Elections:
-        """Elections of leaders on request."""
-        from lakelog.client.admin.brokers import Elections
-
-        return Elections(self._cluster)
-
-    @cached_property
-    def configs(self) -> Configs:
-        """Operations on settings."""
-        from lakelog.client.admin.configs import Configs
-
-        return Configs(self._cluster)
-
-    @cached_property
-    def groups(self) -> Groups:
-        """Operations on groups and their offsets."""
-        from lakelog.client.admin.groups import Groups
-
-        return Groups(self._cluster)
-
-    @cached_property
-    def transactions(self) -> Transactions:
-        """Operations on transactions and producers."""
-        from lakelog.client.admin.transactions import Transactions
-
-        return Transactions(self._cluster)
+        def __getattr__(self, name: str) -> object:
+            """Return a part, created at its first use."""
+            if name not in _PARTS:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            module, kind = _PARTS[name]
+            part = getattr(import_module(f"lakelog.client.admin.{module}"), kind)(self._cluster)
+            setattr(self, name, part)
+            return part
 
     def close(self) -> None:
         self._cluster.close()

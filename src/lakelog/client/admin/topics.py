@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
@@ -30,8 +30,10 @@ from lakelog.protocol.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeletableTopicResult,
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -208,14 +210,11 @@ class Topics:
             timeout_ms=self._timeout_ms,
         )
 
+        what = f"deleting topic {name!r}"
+
         def work() -> None:
-            response = self._cluster.change(
-                request, DeleteTopicsResponse, f"deleting topic {name!r}"
-            )
-            for row in response.responses:
-                if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise TopicNotFoundError(name)
-                check_change(row.error_code, f"topic {name!r}", row.error_message)
+            response = self._cluster.change(request, DeleteTopicsResponse, what)
+            _check_existing(name, response.responses)
 
         self._cluster.retrying(work)
 
@@ -228,13 +227,11 @@ class Topics:
         topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
 
+        what = f"adding partitions to topic {name!r}"
+
         def work() -> None:
-            what = f"adding partitions to topic {name!r}"
             response = self._cluster.change(request, CreatePartitionsResponse, what)
-            for row in response.results:
-                if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise TopicNotFoundError(name)
-                check_change(row.error_code, f"topic {name!r}", row.error_message)
+            _check_existing(name, response.results)
 
         self._cluster.retrying(work)
 
@@ -277,3 +274,13 @@ class Topics:
             if partition.leader not in self._cluster.view.brokers:
                 where = f"{name}-{partition.partition}"
                 raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"{where} has no leader yet")
+
+
+def _check_existing(
+    name: str, rows: Iterable[CreatePartitionsTopicResult | DeletableTopicResult]
+) -> None:
+    """Check the result of a change of an existing topic. Raises as the methods of `Topics`."""
+    for row in rows:
+        if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise TopicNotFoundError(name)
+        check_change(row.error_code, f"topic {name!r}", row.error_message)

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +25,7 @@ from lakelog.base.events import event
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, Membership, commit_offsets, fetch_committed
 from lakelog.client.consumer.batches import LEVELS
-from lakelog.client.consumer.columns import Projection, wanted_columns
+from lakelog.client.consumer.columns import wanted_columns
 from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Misplaced, Trouble
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember
@@ -94,18 +95,24 @@ class Consumer(Closeable):
             raise ValueError(f"unknown isolation_level {isolation_level!r}; not in {list(LEVELS)}")
         if auto_commit and group is None:
             raise ValueError("auto_commit requires a group")
-        self._bootstrap = bootstrap
-        self._client_id = client_id
         self._group = group
         self._reset = RESETS[auto_offset_reset]
         self._out_of_range_reset = RESETS[out_of_range_reset]
         self._auto_commit = auto_commit
-        self._instance_id = instance_id
-        self._assignors = assignors
-        self._session_timeout_ms = session_timeout_ms
-        self._heartbeat_interval_s = heartbeat_interval_ms / 1000
-        self._max_poll_interval_ms = max_poll_interval_ms
-        self._cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+        self._new_member = partial(
+            GroupMember,
+            assignors=assignors,
+            instance_id=instance_id,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=max_poll_interval_ms,
+        )
+        self._new_session = partial(
+            GroupSession,
+            heartbeat_interval_s=heartbeat_interval_ms / 1000,
+            join_timeout_s=max_poll_interval_ms / 1000,
+        )
+        self._new_cluster = partial(Cluster, bootstrap, client_id=client_id)
+        self._cluster = self._new_cluster(timeout_s=timeout_s)
         self._cluster.request_timeout_s = min(self._cluster.request_timeout_s, timeout_s)
         self._read_committed = LEVELS[isolation_level]
         self._fetcher = Fetcher(
@@ -137,21 +144,9 @@ class Consumer(Closeable):
         names = checked_topics(topics)
         self.unsubscribe()
         self._on_revoked = on_revoked
-        member = GroupMember(
-            self._group,
-            names,
-            assignors=self._assignors,
-            instance_id=self._instance_id,
-            session_timeout_ms=self._session_timeout_ms,
-            rebalance_timeout_ms=self._max_poll_interval_ms,
-        )
-        self._session = GroupSession(
-            member,
-            self._cluster,
-            Cluster(self._bootstrap, client_id=self._client_id),
-            heartbeat_interval_s=self._heartbeat_interval_s,
-            join_timeout_s=self._max_poll_interval_ms / 1000,
-            interruptible=interruptible,
+        member = self._new_member(self._group, names)
+        self._session = self._new_session(
+            member, self._cluster, self._new_cluster(), interruptible=interruptible
         )
 
     def unsubscribe(self) -> None:
@@ -199,7 +194,12 @@ class Consumer(Closeable):
         other errors of the group; with `auto_offset_reset="none"` also OFFSET_OUT_OF_RANGE, and
         `LogTruncatedError` for a cut. timeout_s: seconds.
         """
-        return self._poll(timeout_s, lambda: self._take(max_records))
+
+        def take_next(position: Position, taken: list[ConsumerRecord]) -> bool:
+            taken += position.take(max_records - len(taken), MAX_DECOMPRESSED_BYTES)
+            return len(taken) >= max_records
+
+        return self._poll(timeout_s, take_next)
 
     def poll_arrow(
         self,
@@ -225,10 +225,18 @@ class Consumer(Closeable):
         and `MissingPackageError`, which names the extra to install. timeout_s: seconds.
         """
         chosen = wanted_columns(columns, null_timestamps=null_timestamps)
-        taken = self._poll(timeout_s, lambda: self._take_columns(chosen, max_records, max_bytes))
-        return chosen.table(taken)
 
-    def poll_pandas(self, timeout_s: float = 1.0, **settings: Any) -> Any:
+        def take_next(position: Position, taken: list[pa.RecordBatch]) -> bool:
+            count = max_records - sum(rows.num_rows for rows in taken)
+            size = max_bytes - sum(rows.nbytes for rows in taken)
+            batches = position.take_columns(chosen, count, size, MAX_DECOMPRESSED_BYTES)
+            taken += batches
+            is_enough: bool = count <= sum(rows.num_rows for rows in batches)
+            return is_enough or size <= sum(rows.nbytes for rows in batches)
+
+        return chosen.table(self._poll(timeout_s, take_next))
+
+    def poll_pandas(self, /, timeout_s: float = 1.0, **settings: Any) -> Any:
         """Return the table of `poll_arrow` as a DataFrame of pandas.
 
         settings: of `poll_arrow`. Raises the errors of `poll_arrow`.
@@ -236,7 +244,7 @@ class Consumer(Closeable):
         optional("pandas", "pandas")
         return self.poll_arrow(timeout_s, **settings).to_pandas()
 
-    def poll_polars(self, timeout_s: float = 1.0, **settings: Any) -> Any:
+    def poll_polars(self, /, timeout_s: float = 1.0, **settings: Any) -> Any:
         """Return the table of `poll_arrow` as a DataFrame of polars.
 
         settings: of `poll_arrow`. Raises the errors of `poll_arrow`.
@@ -244,8 +252,10 @@ class Consumer(Closeable):
         polars = optional("polars", "polars")
         return polars.from_arrow(self.poll_arrow(timeout_s, **settings))
 
-    def _poll(self, timeout_s: float, take: Callable[[], list[_Taken]]) -> list[_Taken]:
-        """Return the records that `take` finds; see `poll`."""
+    def _poll(
+        self, timeout_s: float, take_next: Callable[[Position, list[_Taken]], bool]
+    ) -> list[_Taken]:
+        """Return the records that `take_next` finds; see `poll` and `_take`."""
         self._commit_if_wanted()
         deadline = time.monotonic() + timeout_s
         while True:
@@ -254,7 +264,7 @@ class Consumer(Closeable):
                     return []
                 deadline = time.monotonic() + timeout_s
             self._find_positions()
-            records = take()
+            records = self._take(take_next)
             left = deadline - time.monotonic()
             if records or left <= 0:
                 # The next request is in flight while the caller processes these records.
@@ -367,41 +377,25 @@ class Consumer(Closeable):
         self._auto_commit = self._auto_commit and error is None
         self.close()
 
-    def _take(self, max_records: int) -> list[ConsumerRecord]:
-        records: list[ConsumerRecord] = []
+    def _take(self, take_next: Callable[[Position, list[_Taken]], bool]) -> list[_Taken]:
+        """Return the records that are fetched.
+
+        `take_next` adds the next records of a position, and returns whether there are enough.
+        """
+        taken: list[_Taken] = []
         for key, position in list(self._positions.items()):
             before = position.offset
             try:
-                records += position.take(max_records - len(records), MAX_DECOMPRESSED_BYTES)
+                is_enough = take_next(position, taken)
             except ClientError:
                 # The positions of these records have advanced. The next call raises the error.
-                if records:
+                if taken:
                     break
                 raise
             if position.offset != before:
                 self._uncommitted.add(key)
                 self._positions[key] = self._positions.pop(key)  # last at the next call
-            if len(records) >= max_records:
-                break
-        return records
-
-    def _take_columns(self, chosen: Projection, count: int, max_bytes: int) -> list[pa.RecordBatch]:
-        taken: list[pa.RecordBatch] = []
-        for key, position in list(self._positions.items()):
-            before = position.offset
-            try:
-                batches = position.take_columns(chosen, count, max_bytes, MAX_DECOMPRESSED_BYTES)
-            except ClientError:
-                if taken:  # as in `_take`
-                    break
-                raise
-            taken += batches
-            if position.offset != before:
-                self._uncommitted.add(key)
-                self._positions[key] = self._positions.pop(key)  # last at the next call
-            count -= sum(rows.num_rows for rows in batches)
-            max_bytes -= sum(rows.nbytes for rows in batches)
-            if count <= 0 or max_bytes <= 0:
+            if is_enough:
                 break
         return taken
 

@@ -23,7 +23,10 @@ _FAILED_MAX = 1000
 
 @dataclass(slots=True, frozen=True)
 class Settings:
-    """The settings of a producer that affect its batches; times in seconds."""
+    """The settings of a producer that affect its batches and requests.
+
+    Times are in seconds, sizes in bytes.
+    """
 
     codec: int
     linger_s: float
@@ -31,6 +34,10 @@ class Settings:
     max_in_flight: int
     is_idempotent: bool
     is_transactional: bool = False
+    acks: int = -1
+    max_request_bytes: int = 1 << 20
+    request_timeout_s: float = 30.0
+    transactional_id: str | None = None
 
 
 class Accumulator:

@@ -32,7 +32,7 @@ from lakelog.client.producer.records import (
     check_types,
 )
 from lakelog.client.producer.results import BatchResult, Delivery, TableDelivery
-from lakelog.client.producer.sender import Sender, SenderSettings
+from lakelog.client.producer.sender import Sender
 from lakelog.client.view import ClusterView
 from lakelog.columns.encoding.rows import EncodedBatch
 from lakelog.records.builder import HeaderItems
@@ -124,16 +124,19 @@ class Producer(Closeable):
             batch_bytes=self._batch_bytes,
             record_bytes_max=self._max_record_bytes,
         )
-        self._accumulator = Accumulator(
-            Settings(
-                codec=codec,
-                linger_s=linger_ms / 1000,
-                delivery_timeout_s=delivery_timeout_ms / 1000,
-                max_in_flight=max_in_flight,
-                is_idempotent=is_idempotent,
-                is_transactional=transactional_id is not None,
-            )
+        settings = Settings(
+            codec=codec,
+            linger_s=linger_ms / 1000,
+            delivery_timeout_s=delivery_timeout_ms / 1000,
+            max_in_flight=max_in_flight,
+            is_idempotent=is_idempotent,
+            is_transactional=transactional_id is not None,
+            acks=acks,
+            max_request_bytes=max_request_bytes,
+            request_timeout_s=request_timeout_ms / 1000,
+            transactional_id=transactional_id,
         )
+        self._accumulator = Accumulator(settings)
         new_cluster = partial(
             Cluster,
             bootstrap,
@@ -143,14 +146,6 @@ class Producer(Closeable):
             allow_auto_create=auto_create,
         )
         self._cluster = new_cluster()
-        settings = SenderSettings(
-            acks=acks,
-            is_idempotent=is_idempotent,
-            max_in_flight=max_in_flight,
-            max_request_bytes=max_request_bytes,
-            request_timeout_s=request_timeout_ms / 1000,
-            transactional_id=transactional_id,
-        )
         self._sender = Sender(
             new_cluster(),
             self._accumulator,

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, error_code
@@ -26,7 +25,7 @@ from lakelog.client.errors import (
     log_retry,
     pause_s,
 )
-from lakelog.client.producer.accumulator import Accumulator
+from lakelog.client.producer.accumulator import Accumulator, Settings
 from lakelog.client.producer.batch import EPOCH_MAX, PartitionQueue, ProducerBatch
 from lakelog.client.producer.results import Verdict
 from lakelog.client.view import ClusterView
@@ -169,18 +168,6 @@ _NO_LEADER_PAUSE_S = 0.2
 _NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
-@dataclass(slots=True, frozen=True)
-class SenderSettings:
-    """Settings of a producer's thread; times in seconds, sizes in bytes."""
-
-    acks: int
-    is_idempotent: bool
-    max_in_flight: int
-    max_request_bytes: int
-    request_timeout_s: float
-    transactional_id: str | None = None
-
-
 class Sender:
     """The thread of a producer, which runs from `start` to `stop`."""
 
@@ -189,7 +176,7 @@ class Sender:
         cluster: Cluster,
         accumulator: Accumulator,
         lock: threading.Condition,
-        settings: SenderSettings,
+        settings: Settings,
         *,
         on_view: Callable[[ClusterView], None],
         on_end: Callable[[], None],

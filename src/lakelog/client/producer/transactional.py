@@ -62,7 +62,80 @@ class ProducerState(Enum):
     """A part of the transaction failed; it can only be aborted."""
 
 
-class TransactionalProducer(Producer):
+class BoundProducer(Producer):
+    """A `Producer` whose records belong to a transaction; it rejects them outside of one."""
+
+    def send(self, *arguments: Any, **fields: Any) -> Any:
+        """Same as `Producer.send`, within a transaction only.
+
+        Raises `ClientError` with INVALID_TXN_STATE outside a transaction, and with PRODUCER_FENCED
+        after a fatal error.
+        """
+        self._expect_open()
+        return super().send(*arguments, **fields)
+
+    def send_values(self, *arguments: Any, **fields: Any) -> None:
+        """Same as `Producer.send_values`, within a transaction only.
+
+        Raises as `send`.
+        """
+        self._expect_open()
+        super().send_values(*arguments, **fields)
+
+    def send_table(self, *arguments: Any, **fields: Any) -> Any:
+        """Same as `Producer.send_table`, within a transaction only.
+
+        Raises as `send`.
+        """
+        self._expect_open()
+        return super().send_table(*arguments, **fields)
+
+    def abort(self) -> None:
+        """Drop all buffered records and abort the transaction, if there is one."""
+        raise NotImplementedError
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Abort an open transaction, then end the thread and the connections.
+
+        timeout_s: limit of the flush in seconds. Raises the errors of `abort` and `Producer.close`.
+        """
+        try:
+            if not self._is_closed and self._sender.fatal is None:
+                # Otherwise the open transaction would hold back read-committed consumers until it
+                # times out.
+                self.abort()
+        finally:
+            super().close(timeout_s)
+
+    def _expect_open(self) -> None:
+        raise NotImplementedError
+
+    def _expect_usable(self) -> None:
+        if self._sender.fatal is not None:
+            raise ClientError(ErrorCode.PRODUCER_FENCED, self._sender.fatal)
+
+    def _flush_all(self) -> None:
+        """Wait until all records are acknowledged. Raises the first failure of the transaction."""
+        self.flush()
+        if self._accumulator.first_failure is not None:
+            raise self._accumulator.first_failure
+
+    def _drop_records(self) -> None:
+        """Drop buffered records, and wait until no batch is in flight."""
+
+        def is_empty() -> bool:
+            # Repeated at each change, because a retried batch returns to the waiting ones.
+            self._accumulator.drop_waiting(
+                ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted"
+            )
+            return self._accumulator.is_idle
+
+        with self._lock:
+            self._lock.wait_for(is_empty)
+            self._accumulator.take_failure()
+
+
+class TransactionalProducer(BoundProducer):
     """A `Producer` whose records belong to transactions. One thread begins and ends them.
 
     transaction_timeout_ms: the broker aborts a transaction that is open for longer, and fences this
@@ -110,31 +183,6 @@ class TransactionalProducer(Producer):
             self._sender.begin_transaction(*self._identity)
         self._has_other_parts = False
         self._state = ProducerState.OPEN
-
-    def send(self, *arguments: Any, **fields: Any) -> Any:
-        """Same as `Producer.send`, within a transaction only.
-
-        Raises `ClientError` with INVALID_TXN_STATE outside a transaction, and with PRODUCER_FENCED
-        after a fatal error.
-        """
-        self._expect(ProducerState.OPEN)
-        return super().send(*arguments, **fields)
-
-    def send_values(self, *arguments: Any, **fields: Any) -> None:
-        """Same as `Producer.send_values`, within a transaction only.
-
-        Raises as `send`.
-        """
-        self._expect(ProducerState.OPEN)
-        super().send_values(*arguments, **fields)
-
-    def send_table(self, *arguments: Any, **fields: Any) -> Any:
-        """Same as `Producer.send_table`, within a transaction only.
-
-        Raises as `send`.
-        """
-        self._expect(ProducerState.OPEN)
-        return super().send_table(*arguments, **fields)
 
     def send_offsets(
         self,
@@ -209,9 +257,7 @@ class TransactionalProducer(Producer):
         self._expect(ProducerState.OPEN)
         try:
             # All records must be acknowledged before EndTxn: the marker follows them in each log.
-            self.flush()
-            if self._accumulator.first_failure is not None:
-                raise self._accumulator.first_failure
+            self._flush_all()
         except ClientError:
             self._state = ProducerState.ABORT_ONLY
             raise
@@ -225,17 +271,7 @@ class TransactionalProducer(Producer):
         """
         if self._state in (ProducerState.NEW, ProducerState.READY):
             return
-        with self._lock:
-
-            def is_empty() -> bool:
-                # Repeated at each change, because a retried batch returns to the waiting ones.
-                self._accumulator.drop_waiting(
-                    ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted"
-                )
-                return self._accumulator.is_idle
-
-            self._lock.wait_for(is_empty)
-            self._accumulator.take_failure()
+        self._drop_records()
         self._end(commit=False)
 
     @contextmanager
@@ -255,26 +291,13 @@ class TransactionalProducer(Producer):
             raise
         self.commit()
 
-    def close(self, timeout_s: float | None = None) -> None:
-        """Abort an open transaction, then end the thread and the connections.
-
-        timeout_s: limit of the flush in seconds. Raises the errors of `abort` and `Producer.close`.
-        """
-        try:
-            if not self._is_closed and self._sender.fatal is None:
-                # Otherwise the open transaction would hold back read-committed consumers until it
-                # times out.
-                self.abort()
-        finally:
-            super().close(timeout_s)
-
     def leave(self) -> None:
         """End the thread and the connections, and leave an open transaction undecided.
 
         For a `commit` whose outcome is unknown: the coordinator may have decided it already. An
         open transaction ends by its timeout, or when the next producer with this id begins.
         """
-        super().close()
+        Producer.close(self)
 
     def _end(self, *, commit: bool) -> None:
         # A coordinator rejects the commit of a transaction without partitions (KIP-890), and has
@@ -301,9 +324,11 @@ class TransactionalProducer(Producer):
         self._identity = done.producer_id, done.producer_epoch
         self._state = ProducerState.READY
 
+    def _expect_open(self) -> None:
+        self._expect(ProducerState.OPEN)
+
     def _expect(self, *states: ProducerState) -> None:
-        if self._sender.fatal is not None:
-            raise ClientError(ErrorCode.PRODUCER_FENCED, self._sender.fatal)
+        self._expect_usable()
         if self._state not in states:
             what = {
                 ProducerState.NEW: "no transaction has begun",

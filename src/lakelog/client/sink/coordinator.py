@@ -38,21 +38,17 @@ from lakelog.wire.schema import Message
 
 
 class SinkError(ClientError):
-    """The coordinator refuses a request about a sink.
+    """The coordinator refuses a request about a sink, as it would again.
 
     sink: the control record, as far as the coordinator returned it.
     """
 
     advice = ""
+    _is_safe_to_repeat = False
 
     def __init__(self, code: ErrorCode, message: str, sink: SinkState | None = None) -> None:
         super().__init__(code, message, hint=self.advice)
         self.sink = sink
-
-    @property
-    def retriable(self) -> bool:
-        """False: the same request would be refused again."""
-        return False
 
 
 class AnotherQueryError(SinkError):

@@ -7,7 +7,7 @@ from typing import Any
 from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import TRANSACTION
 from lakelog.client.errors import ClientError
-from lakelog.client.producer.api import Producer
+from lakelog.client.producer.transactional import BoundProducer
 from lakelog.client.sink import requests
 from lakelog.client.sink.coordinator import ask, check_sink
 from lakelog.client.sink.requests import QueryRun, Receipt, RecordCount
@@ -18,7 +18,7 @@ _UNNAMED = "sink"
 """Until the first task; no record is sent before it."""
 
 
-class SinkProducer(Producer):
+class SinkProducer(BoundProducer):
     """A `Producer` whose records belong to the transaction of one task of a sink.
 
     It serves one task after another, and keeps its connections. Records are accepted between `open`
@@ -63,30 +63,6 @@ class SinkProducer(Producer):
         self._run = run
         self._receipt = Receipt(child, producer_id, epoch, ())
 
-    def send(self, *arguments: Any, **fields: Any) -> Any:
-        """Same as `Producer.send`, while a task is open.
-
-        Raises INVALID_TXN_STATE otherwise, and PRODUCER_FENCED after a fatal error.
-        """
-        self._opened()
-        return super().send(*arguments, **fields)
-
-    def send_values(self, *arguments: Any, **fields: Any) -> None:
-        """Same as `Producer.send_values`, while a task is open.
-
-        Raises as `send`.
-        """
-        self._opened()
-        super().send_values(*arguments, **fields)
-
-    def send_table(self, *arguments: Any, **fields: Any) -> Any:
-        """Same as `Producer.send_table`, while a task is open.
-
-        Raises as `send`.
-        """
-        self._opened()
-        return super().send_table(*arguments, **fields)
-
     def finish(self) -> Receipt:
         """Wait until all records are acknowledged; return the receipt of the open transaction.
 
@@ -94,9 +70,7 @@ class SinkProducer(Producer):
         written; call `abort` then.
         """
         opened = self._opened()
-        self.flush()
-        if self._accumulator.first_failure is not None:
-            raise self._accumulator.first_failure
+        self._flush_all()
         with self._lock:
             counts = self._accumulator.written()
         self._receipt = None
@@ -111,9 +85,7 @@ class SinkProducer(Producer):
         opened, self._receipt = self._receipt, None
         if opened is None or not self.is_usable:
             return
-        with self._lock:
-            self._lock.wait_for(self._drop_waiting)
-            self._accumulator.take_failure()
+        self._drop_records()
         assert self._run is not None
         run, where = self._run, f"task {opened.transactional_id!r}"
         request = EndTxnRequest(
@@ -130,24 +102,6 @@ class SinkProducer(Producer):
         with self._topic_lock:
             self._cluster.retrying_coordinator(run.sink_id, work, TRANSACTION)
 
-    def close(self, timeout_s: float | None = None) -> None:
-        """Abort the task that is still open, then end the thread and the connections.
-
-        timeout_s: limit of the flush in seconds. Raises the errors of `abort` and `Producer.close`.
-        """
-        try:
-            if not self._is_closed:
-                self.abort()
-        finally:
-            super().close(timeout_s)
-
-    def _drop_waiting(self) -> bool:
-        # Repeated at each change, because a retried batch returns to the waiting ones.
-        self._accumulator.drop_waiting(
-            ErrorCode.OPERATION_NOT_ATTEMPTED, "the task's transaction was aborted"
-        )
-        return self._accumulator.is_idle
-
     def _initialised(self, run: QueryRun, child: str) -> tuple[int, int]:
         request = requests.open_child(run, child, self._transaction_timeout_ms)
 
@@ -159,9 +113,8 @@ class SinkProducer(Producer):
 
         return self._cluster.retrying_coordinator(run.sink_id, work, TRANSACTION)
 
-    def _expect_usable(self) -> None:
-        if self._sender.fatal is not None:
-            raise ClientError(ErrorCode.PRODUCER_FENCED, self._sender.fatal)
+    def _expect_open(self) -> None:
+        self._opened()
 
     def _opened(self) -> Receipt:
         self._expect_usable()

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import BatchHeader, CorruptRecord, RecordsTooLarge
-from lakelog.replica.recompressed import recompressed_slowly
+from lakelog.replica.topic_rules import recompressed_slowly
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.storage.reading.timestamps import Search, TimestampOffset, Work
 from lakelog.storage.validation import (

@@ -16,15 +16,13 @@ from functools import partial
 from struct import Struct
 
 from lakelog.runtime.api import Disk, File, Net, Socket, Tasks
-from lakelog.server.connections.cached_request import CachedRequest
 from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.receive_buffer import FRAME_SIZE, ReceiveBuffer
 from lakelog.server.connections.reply import Reply, release
 from lakelog.server.connections.request_budget import UNIT_SHIFT, Rank
-from lakelog.server.connections.request_sink import ProtocolViolation, RequestSink
-from lakelog.server.connections.sampling import Sampling
+from lakelog.server.connections.request_sink import CachedRequest, ProtocolViolation, RequestSink
 from lakelog.server.connections.send_queue import SendQueue
-from lakelog.server.connections.session import ClientSession
+from lakelog.server.connections.session import ClientSession, Sampling
 
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
 _UNSENT_MAX = 1024 * 1024

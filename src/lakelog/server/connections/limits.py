@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 
 from lakelog.base.memory_budget import Account, Share
 from lakelog.runtime.api import Clock
+from lakelog.server.connections.receive_buffer import RequestMemory
 from lakelog.server.connections.request_budget import RequestBudget
-from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.session import ClientSession
 from lakelog.server.log_limits import ClosingLog
 

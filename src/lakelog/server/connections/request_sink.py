@@ -1,9 +1,14 @@
-"""The receiver of a connection's requests, and the error of a request that has no answer."""
+"""The receiver of a connection's requests, the error of a request that has no answer, and the last
+request, by which the next one is recognised without decoding it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import Enum, auto
 from typing import Protocol, TypeVar
 
+from lakelog.protocol.api import Api
 from lakelog.runtime.api import File
 from lakelog.server.connections.reply import Reply
 
@@ -46,4 +51,49 @@ class RequestSink(Protocol[C]):
 
     def on_close(self, connection: C, abandoned: list[Reply]) -> None:
         """Forget a closed connection; the replies in `abandoned` will never be completed."""
+        ...
+
+
+class RepeatOutcome(Enum):
+    """The result of comparing a request with the last one."""
+
+    ANSWERED = auto()
+    WAITING = auto()
+    """The requests have their place among the replies of the connection, and are counted when they
+    are complete."""
+    DECODE = auto()
+    """Nothing was done: the request differs, or no template covers its response."""
+
+
+ANSWERED, WAITING, DECODE = RepeatOutcome
+RepeatResult = tuple[RepeatOutcome, int, int]
+"""The outcome, the number of handled requests, and the end of the last one in bytes (exclusive)."""
+DECODED: RepeatResult = DECODE, 0, 0
+
+
+class RequestHeader(Protocol):
+    """The header of a request."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def client_id(self) -> str: ...
+
+
+class CachedRequest(Protocol):
+    """The last request of a connection (see `lakelog.server.fast_path`)."""
+
+    api: Api
+    note: Callable[[float], None]
+    """Adds a duration in seconds to the API's histogram."""
+
+    @property
+    def key(self) -> RequestHeader: ...
+
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> RepeatResult:
+        """Answer the request in `view[start:end]` if it repeats the last one.
+
+        Requests behind it in `view` that repeat it too are answered with it, up to `most` in all.
+        """
         ...

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from lakelog.runtime.api import Buffer, Disk, File, Net, Socket, Tasks
 from lakelog.server.connections.reply import Part, release
-from lakelog.server.connections.send_budget import SMALL, SendBudget
+from lakelog.server.connections.request_budget import SMALL, SendBudget
 from lakelog.storage.segments.handles import LogSlice
 
 SEND_SIZE_MAX = 1024 * 1024

@@ -14,7 +14,7 @@ from math import inf
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.runtime.api import Clock
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.listeners import ConnectionRegistry
 
 BUFFER_IDLE_S = 10.0
 """Seconds of silence after which a receive buffer is given back."""

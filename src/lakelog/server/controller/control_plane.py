@@ -26,11 +26,9 @@ from lakelog.replica.role import Role
 from lakelog.server.authentication import Process
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.declared_levels import DeclaredLevels
-from lakelog.server.controller.link import ControllerLink
 from lakelog.server.controller.membership import KeptTopics, Membership
-from lakelog.server.controller.presence import Presence
-from lakelog.server.controller.relays import Relays
-from lakelog.server.controller.succession import Succession
+from lakelog.server.controller.relays import ControllerLink, Relays
+from lakelog.server.controller.succession import Presence, Succession
 from lakelog.server.inter_broker.peer import Peer, Peers, PeerSeams
 from lakelog.server.inter_broker.watch import PeerWatch
 from lakelog.server.options import Environment, ServeOptions

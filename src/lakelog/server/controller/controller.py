@@ -49,7 +49,7 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import NO_DIRECTORY
 from lakelog.metadata.store.api import ControllerTerm
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.protocol.brokers import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -67,9 +67,8 @@ from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.authentication import Process
 from lakelog.server.controller.declared_levels import DeclaredLevels
 from lakelog.server.controller.lease_grants import LeaseGrants
-from lakelog.server.inter_broker.deafness import NONE
 from lakelog.server.inter_broker.reachable_brokers import ReachableBrokers
-from lakelog.server.inter_broker.silence import Silence
+from lakelog.server.inter_broker.silence import NONE, Silence
 
 logger = logging.getLogger(__name__)
 

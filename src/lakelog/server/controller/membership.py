@@ -32,7 +32,7 @@ from lakelog.protocol.brokers import (
 )
 from lakelog.runtime.api import Tasks
 from lakelog.server.controller.controller import Controller
-from lakelog.server.controller.link import ControllerLink, may_pass
+from lakelog.server.controller.relays import ControllerLink, may_pass
 from lakelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)

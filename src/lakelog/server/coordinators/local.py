@@ -7,7 +7,9 @@ groups first, because the end of a transaction may have to be applied to them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
@@ -28,23 +30,67 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random, Tasks
-from lakelog.server.coordinators.cluster_markers import ClusterMarkers
-from lakelog.server.coordinators.hanging_transactions import end_hanging
-from lakelog.server.coordinators.hanging_watch import HangingWatch
-from lakelog.server.coordinators.known_transactions import KnownTransactions
-from lakelog.server.coordinators.later_leaders import LaterLeaders
-from lakelog.server.coordinators.leaders import PartitionLeaders
-from lakelog.server.coordinators.lease import Lease
+from lakelog.server.coordinators.hanging_transactions import HangingWatch, end_hanging
+from lakelog.server.coordinators.leaders import ClusterMarkers, PartitionLeaders
+from lakelog.server.coordinators.lease import LaterLeaders, Lease
 from lakelog.server.coordinators.markers import LocalMarkers
-from lakelog.server.coordinators.partition_log import LocalPartitionLogs
-from lakelog.server.coordinators.producer_ids import ProducerIds
-from lakelog.server.coordinators.producer_logs import ClusterProducerLogs
-from lakelog.server.coordinators.verification import ClusterVerification
+from lakelog.server.coordinators.partition_log import ClusterProducerLogs, LocalPartitionLogs
+from lakelog.server.coordinators.verification import ClusterVerification, KnownTransactions
 from lakelog.server.inter_broker.peer import Peer
 from lakelog.server.log_limits import RefusedJoins
 from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.wire.primitives import WireError
+
+ReserveBlock = Callable[[], Awaitable[range]]
+
+
+class ProducerIds:
+    def __init__(
+        self, reserve: ReserveBlock, tasks: Tasks, forgotten_epochs_end: Callable[[], int]
+    ) -> None:
+        """forgotten_epochs_end: returns the producer id before which none is assigned any more."""
+        self._reserve = reserve
+        self._tasks = tasks
+        self._forgotten_epochs_end = forgotten_epochs_end
+        self._block = iter(range(0))
+        self._waiting: deque[asyncio.Future[int]] = deque()
+
+    async def next(self) -> int:
+        """Return a new id. Raises `KafkaError` if no block can be reserved."""
+        if not self._waiting:
+            value = self._next_of_block()
+            if value is not None:
+                return value
+        waiter: asyncio.Future[int] = self._tasks.future()
+        self._waiting.append(waiter)
+        if len(self._waiting) == 1:
+            self._tasks.spawn(self._refill(), name="producer-ids")
+        return await waiter
+
+    def _next_of_block(self) -> int | None:
+        end = self._forgotten_epochs_end()
+        return next((value for value in self._block if value >= end), None)
+
+    async def _refill(self) -> None:
+        """Reserve one block for all waiting callers."""
+        while self._waiting:
+            try:
+                self._block = iter(await self._reserve())
+            except Exception as error:  # noqa: BLE001 - each waiter reports it
+                while self._waiting:
+                    _fail(self._waiting.popleft(), error)
+                return
+            while self._waiting and (value := self._next_of_block()) is not None:
+                waiter = self._waiting.popleft()
+                if not waiter.done():
+                    waiter.set_result(value)
+
+
+def _fail(waiter: asyncio.Future[int], error: Exception) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)
+
 
 logger = logging.getLogger(__name__)
 

@@ -7,29 +7,42 @@ request of a follower states its position, which may commit records.
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
+from lakelog.protocol.fetch import FetchRequest
 from lakelog.replica.fetch_session import (
     SESSIONLESS_EPOCH,
+    TOPIC_IDS_SINCE,
     FetchPlan,
     FetchSession,
     FetchTarget,
     PartitionKey,
+    follower_of,
 )
 from lakelog.replica.followers import FollowerId
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.connections.cached_request import (
+from lakelog.server.connections.request_sink import (
     ANSWERED,
     DECODE,
     DECODED,
     WAITING,
+    CachedRequest,
     RepeatOutcome,
     RepeatResult,
 )
-from lakelog.server.fast_path.fetch_frames import FetchFrames, FetchKey
-from lakelog.server.fast_path.fetch_reply import TemplateReply
-from lakelog.server.fast_path.partition_request import CachedPartitionRequest
-from lakelog.server.fetches.pending import PendingFetch
-from lakelog.server.fetches.reading import NO_RECORDS, READ_COMMITTED, ReadResult, read
+from lakelog.server.fast_path.frames import FetchFrames, FetchKey
+from lakelog.server.fast_path.partition_request import (
+    CachedPartitionRequest,
+    cache_partition_request,
+)
+from lakelog.server.fetches.pending import FetchReply, PendingFetch
+from lakelog.server.fetches.reading import (
+    NO_RECORDS,
+    READ_COMMITTED,
+    ZSTD_SINCE,
+    PartitionRead,
+    ReadResult,
+    read,
+)
 from lakelog.server.requests.context import Context
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.wire.template import Template
@@ -183,3 +196,119 @@ class CachedFetch(CachedPartitionRequest[FetchKey]):
         )
         fetch.park((partition.key,))
         return WAITING
+
+
+class TemplateReply(FetchReply):
+    """The reply to a cached request that waited; the base class encodes errors and aborts."""
+
+    __slots__ = ("_correlation_id", "_frames")
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: Context,
+        plan: FetchPlan,
+        frames: FetchFrames,
+        correlation_id: int,
+        committed: bool,
+    ) -> None:
+        super().__init__(broker, context, plan, committed=committed)
+        self._frames = frames
+        self._correlation_id = correlation_id
+
+    def send(self, reads: list[PartitionRead]) -> None:
+        """As `FetchReply.send`, for one partition."""
+        ((target, partition, result),) = reads
+        if isinstance(result, KafkaError) or (isinstance(result, LogSlice) and result.aborted):
+            super().send(reads)
+            return
+        assert partition is not None
+        frames = self._frames
+        records: list[LogSlice] = [result] if isinstance(result, LogSlice) else []
+        size = records[0].size if records else 0
+        watermark, log_start = partition.watermark.offset, partition.log.log_start_offset
+        if self._plan.includes(target, False, size, watermark, log_start):
+            partition.fetched_bytes += size
+            head = frames.head(self._correlation_id, partition, target, size)
+            self._context.complete([head, *records, frames.tail])
+        else:
+            self._context.complete([frames.nothing(self._correlation_id)])
+
+
+def cache_request(
+    broker: Broker, last: CachedRequest | None, context: Context, request: FetchRequest
+) -> CachedRequest | None:
+    """As `cache_partition_request`. A request without topics belongs to the last one's session
+    (KIP-227)."""
+    if request.topics or request.forgotten_topics_data:
+        key = _key(context, request)
+        if key is None:
+            return None
+    else:
+        key = _key_of_session(broker, last, context, request)
+        if key is None:
+            return last
+    name = "" if isinstance(key.topic, bytes) else key.topic
+    partition_key = key.topic, key.partition
+    return cache_partition_request(
+        CachedFetch, broker, last, context, key, partition_key, name, key.rack_id
+    )
+
+
+def _key(context: Context, request: FetchRequest) -> FetchKey | None:
+    topics, version = request.topics, context.version
+    if (
+        len(topics) != 1
+        or len(topics[0].partitions) != 1
+        or request.forgotten_topics_data
+        or version < ZSTD_SINCE
+        or request.replica_id >= 0  # only old followers name themselves so
+    ):
+        return None
+    entry = topics[0].partitions[0]
+    return FetchKey(
+        context.client_id,
+        version,
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+        request.session_id,
+        topics[0].topic_id if version >= TOPIC_IDS_SINCE else topics[0].topic,
+        entry.partition,
+        entry.current_leader_epoch,
+        entry.last_fetched_epoch,
+        entry.log_start_offset,
+        entry.partition_max_bytes,
+        request.rack_id,
+        request.replica_state.replica_id,
+        request.replica_state.replica_epoch,
+    )
+
+
+def _key_of_session(
+    broker: Broker, last: CachedRequest | None, context: Context, request: FetchRequest
+) -> FetchKey | None:
+    """Return the key of the request as if it named the session's only partition."""
+    if isinstance(last, CachedFetch) and last.key.session_id == request.session_id:
+        return last.key
+    target = broker.fetch_sessions.only_target(request.session_id)
+    is_follower = follower_of(request, context.version) is not None
+    if target is None or is_follower or context.version < ZSTD_SINCE:
+        return None
+    return FetchKey(
+        context.client_id,
+        context.version,
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+        request.session_id,
+        target.topic,
+        target.partition,
+        target.current_leader_epoch,
+        target.last_fetched_epoch,
+        -1,
+        target.max_bytes,
+        request.rack_id,
+    )

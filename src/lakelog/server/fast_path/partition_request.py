@@ -9,7 +9,7 @@ from lakelog.protocol.api import Api
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.connections.cached_request import CachedRequest, RepeatResult, RequestHeader
+from lakelog.server.connections.request_sink import CachedRequest, RepeatResult, RequestHeader
 from lakelog.server.requests.context import Context
 
 NAMES_MAX = 1024

@@ -26,10 +26,9 @@ from lakelog.replica.partition import Partition
 from lakelog.server.authentication import is_broker
 from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.fast_path.fetch_caching import cache_request
-from lakelog.server.fetches.pending import PendingFetch
+from lakelog.server.fast_path.fetch import cache_request
+from lakelog.server.fetches.pending import FetchReply, PendingFetch
 from lakelog.server.fetches.reading import READ_COMMITTED
-from lakelog.server.fetches.response import FetchReply
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
 

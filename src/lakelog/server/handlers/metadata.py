@@ -68,7 +68,7 @@ def _asks_for_all(request: MetadataRequest, version: int) -> bool:
 
 
 def _nodes(broker: Broker, context: Context) -> list[Node]:
-    """Return the brokers that serve, and the newly fenced ones, see `failed_brokers.py`."""
+    """Return the brokers that serve, and the newly fenced ones, see `FailedBrokers`."""
     nodes, fenced = broker.nodes_for(context.connection), broker.fenced_nodes_for
     listed = broker.failed_brokers.is_listed
     return nodes + [node for node in fenced(context.connection) if listed(node.node_id)]
@@ -86,7 +86,7 @@ def _every_topic(broker: Broker) -> list[_Reference]:
 async def _after_failures(
     broker: Broker, context: Context, request: MetadataRequest
 ) -> MetadataResponse:
-    """Wait until lost leaders have successors, see `failed_brokers.py`."""
+    """Wait until lost leaders have successors, see `FailedBrokers`."""
     await broker.failed_brokers.wait()
     if _asks_for_all(request, context.version):
         return _response(broker, context, request, _every_topic(broker), {})

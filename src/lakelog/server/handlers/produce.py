@@ -15,8 +15,13 @@ from lakelog.protocol.produce import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import current_leader
-from lakelog.server.appends.acknowledgement import Appended, reply_when_settled
-from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result
+from lakelog.server.appends.acknowledgement import (
+    ACKS_ALL,
+    Appended,
+    check_entry,
+    rejected_result,
+    reply_when_settled,
+)
 from lakelog.server.appends.transaction_verification import (
     ADDS_SINCE,
     TOPIC_IDS_SINCE,

@@ -28,23 +28,73 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from lakelog.base.errors import ErrorCode
-from lakelog.network_client.errors import NegotiationError, NetworkClientError, NoCommonVersionError
-from lakelog.network_client.frames import MAX_RESPONSE_BYTES, ResponseFrames
-from lakelog.network_client.requests import NetworkClient
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.network_client import (
+    MAX_RESPONSE_BYTES,
+    NegotiationError,
+    NetworkClient,
+    NetworkClientError,
+    NoCommonVersionError,
+    ResponseFrames,
+)
 from lakelog.runtime.api import Random
 from lakelog.server.authentication import Proof
-from lakelog.server.inter_broker.errors import (
-    PeerBusyError,
-    PeerDisconnectedError,
-    PeerError,
-    PeerRefusedError,
-    PeerTimedOutError,
-    PeerUnreachableError,
-    PeerUnsupportedError,
-)
 from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Buffer, Message
+
+
+class PeerError(KafkaError):
+    """A request to a peer has no response."""
+
+    is_outcome_unknown = False
+    """False: the peer has definitely not carried out the request. True: it may have."""
+
+
+class PeerUnreachableError(PeerError):
+    """Not sent: there is no connection, or it was not ready in time."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
+
+
+class PeerRefusedError(PeerError):
+    """Not sent: the process at the peer's address is not the expected broker."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+
+
+class PeerBusyError(PeerError):
+    """Not sent: too many requests to this peer wait already."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
+
+
+class PeerUnsupportedError(PeerError):
+    """Not sent: the peer and this broker have no common version of the API."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+class PeerDisconnectedError(PeerError):
+    """The connection was lost before the response came."""
+
+    is_outcome_unknown = True
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class PeerTimedOutError(PeerError):
+    """The response did not come in time. The connection is closed: it may still come."""
+
+    is_outcome_unknown = True
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
 
 FIRST_S = 0.05
 LONGEST_S = 1.0

@@ -12,8 +12,7 @@ from typing import Any
 from lakelog import __version__
 from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.image import BrokerImage, MetadataImage
-from lakelog.network_client.errors import NetworkClientError
-from lakelog.network_client.requests import Identity, NetworkClient
+from lakelog.network_client import Identity, NetworkClient, NetworkClientError
 from lakelog.runtime.api import Clock, Net, Random, Socket, Tasks, Timer
 from lakelog.server.authentication import NONCE_BYTES, Ends, Process, prove
 from lakelog.server.inter_broker.exchange import (

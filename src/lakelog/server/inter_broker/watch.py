@@ -26,17 +26,19 @@ from typing import Any
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.events import FailingTask, event
 from lakelog.metadata.image import MetadataImage
-from lakelog.network_client.requests import Identity
+from lakelog.network_client import Identity
 from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Timer, complete, pause
 from lakelog.server.authentication import Process
-from lakelog.server.inter_broker.deafness import NONE
-from lakelog.server.inter_broker.errors import PeerError, PeerRefusedError
-from lakelog.server.inter_broker.exchange import DEFAULT_LIMITS, PeerLimits
-from lakelog.server.inter_broker.failed_brokers import FailedBrokers
+from lakelog.server.inter_broker.exchange import (
+    DEFAULT_LIMITS,
+    PeerError,
+    PeerLimits,
+    PeerRefusedError,
+)
 from lakelog.server.inter_broker.peer import Peer, Peers, PeerSeams
-from lakelog.server.inter_broker.reachable_brokers import ReachableBrokers
-from lakelog.server.inter_broker.silence import LEASE_PERCENT, Silence
+from lakelog.server.inter_broker.reachable_brokers import FailedBrokers, ReachableBrokers
+from lakelog.server.inter_broker.silence import LEASE_PERCENT, NONE, Silence
 from lakelog.server.log_limits import PeerLog
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from lakelog import __version__
 from lakelog.base.errors import ErrorCode
-from lakelog.metrics.exposition import Sample, exposed, exposed_durations
+from lakelog.metrics import Sample, exposed, exposed_durations
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.broker import Broker

@@ -16,18 +16,19 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from lakelog.base.events import event
-from lakelog.metrics.durations import Durations
+from lakelog.coordinator.group.queries import GroupProgress
+from lakelog.metrics import Durations
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.runtime.api import Clock, Processes, Tasks, Timer
 from lakelog.server.broker import Broker
 from lakelog.server.inter_broker.watch import PeerWatch
 from lakelog.server.log_limits import LogWindow, left_out_text
-from lakelog.server.replication.role_changes import RoleChanges
+from lakelog.server.replication.replica_manager import RoleChanges
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.upkeep.cleaner import Cleaner
@@ -40,24 +41,6 @@ _BEATS_OF_A_WINDOW = 240
 _TOLD_ABOVE_S = 1.0
 _POINTS_MAX = 60
 _POINTS_APART_S = 5.0
-
-
-class Committed(Protocol):
-    @property
-    def offset(self) -> int: ...
-
-
-class Standing(Protocol):
-    """A group: its id, its members, and its lag."""
-
-    @property
-    def group_id(self) -> str: ...
-
-    @property
-    def members(self) -> int: ...
-
-    @property
-    def offsets(self) -> Mapping[str, Mapping[int, Committed]]: ...
 
 
 class Lag(NamedTuple):
@@ -89,15 +72,15 @@ class LagClock:
         self._points: dict[tuple[bytes, int], deque[_Point]] = {}
 
     def lags(
-        self, standings: Iterable[Standing], partitions: PartitionRegistry, now: float
+        self, groups: Iterable[GroupProgress], partitions: PartitionRegistry, now: float
     ) -> Iterable[Lag]:
         """Yield the lag of every partition with a committed offset.
 
         `now` is in seconds on the monotonic clock.
         """
         ends: dict[tuple[bytes, int], int] = {}
-        for standing in standings:
-            for topic, offsets in standing.offsets.items():
+        for group in groups:
+            for topic, offsets in group.offsets.items():
                 for index, committed in offsets.items():
                     partition = partitions.get(topic, index)
                     if partition is None:
@@ -106,7 +89,7 @@ class LagClock:
                     records = max(0, end - committed.offset)
                     self._note(partition.key, end, now)
                     seconds = self._seconds(partition.key, committed.offset, records, now)
-                    yield Lag(standing.group_id, topic, index, committed.offset, records, seconds)
+                    yield Lag(group.group_id, topic, index, committed.offset, records, seconds)
         self._points = {key: points for key, points in self._points.items() if key in ends}
 
     def _note(self, key: tuple[bytes, int], end: int, now: float) -> None:

@@ -1,6 +1,5 @@
 """Copies the partitions that this broker follows from their leaders.
 
 Start with `leader_session.py`: the requests to one leader and the meaning of its responses, without
-I/O. `replica_fetcher.py` sends these requests, and `replica_fetcher_manager.py` has one fetcher for
-each leader.
+I/O. `replica_fetcher.py` sends these requests, with one fetcher for each leader.
 """

@@ -33,7 +33,7 @@ from lakelog.replica.desired_isr import StallGuard, is_quiet, wanted_isr
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.runtime.api import Clock, Tasks, Timer
-from lakelog.server.controller.link import may_be_done
+from lakelog.server.controller.relays import may_be_done
 from lakelog.server.replication.hand_overs import HandOvers
 
 logger = logging.getLogger(__name__)

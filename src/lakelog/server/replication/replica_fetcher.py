@@ -1,4 +1,7 @@
-"""Copies partitions from one leader: one request at a time, for as long as there are partitions."""
+"""Copies partitions from one leader: one request at a time, for as long as there are partitions.
+
+The manager has one fetcher for each leader.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks, complete, pause
 from lakelog.server.event_log import FetchFailures
-from lakelog.server.inter_broker.errors import PeerError
+from lakelog.server.inter_broker.exchange import PeerError
 from lakelog.server.replication.flush_wait import being_flushed, flushed
 from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, LeaderSession
 from lakelog.server.upkeep.stored_checks import StoredChecks
@@ -232,3 +235,48 @@ def _truncate(fetched: Fetched) -> None:
     partition, position, data = fetched
     diverging = data.diverging_epoch
     partition.truncate(diverging.epoch, diverging.end_offset, position.leader_epoch)
+
+
+class PartitionFetcher(Protocol):
+    """Copies partitions from one leader; a `ReplicaFetcher`."""
+
+    def add(self, partition: Partition) -> None: ...
+
+    def remove(self, partition: Partition) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class ReplicaFetcherManager:
+    """One fetcher for each leader that this broker follows.
+
+    Args:
+        make_fetcher: returns a new fetcher from the leader with a node id.
+    """
+
+    def __init__(self, make_fetcher: Callable[[int], PartitionFetcher]) -> None:
+        self._make_fetcher = make_fetcher
+        self._fetchers: dict[int, PartitionFetcher] = {}
+        self._by_partition: dict[Partition, PartitionFetcher] = {}
+        self._stopped = False
+
+    def note_role(self, partition: Partition) -> None:
+        """Follow a change of the partition's role; a retired partition has none."""
+        fetcher = self._by_partition.pop(partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+        role = partition.role
+        is_copied = partition.is_online and partition.failed_in is None
+        if self._stopped or role.is_leader or role.leader_id < 0 or not is_copied:
+            return
+        fetcher = self._fetchers.get(role.leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[role.leader_id] = self._make_fetcher(role.leader_id)
+        self._by_partition[partition] = fetcher
+        fetcher.add(partition)
+
+    def stop(self) -> None:
+        """Copy nothing any more."""
+        self._stopped = True
+        for fetcher in self._fetchers.values():
+            fetcher.stop()

@@ -9,16 +9,42 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.purgatory import Purgatory
+from lakelog.replica.role import NO_ROLE, Role
 from lakelog.server.controller.control_plane import ControlPlane
 from lakelog.server.data_folder import DataFolder
 from lakelog.server.options import Environment, ServeOptions
 from lakelog.server.replication.isr_manager import IsrManager
-from lakelog.server.replication.replica_fetcher import ReplicaFetcher
-from lakelog.server.replication.replica_fetcher_manager import ReplicaFetcherManager
-from lakelog.server.replication.role_changes import RoleChanges
+from lakelog.server.replication.replica_fetcher import ReplicaFetcher, ReplicaFetcherManager
 from lakelog.server.topics.durable_topics import DurableTopics
 from lakelog.server.topics.log_manager import LogManager
 from lakelog.server.upkeep.stored_checks import StoredChecks
+
+
+class RoleChanges:
+    """Counts of changes, for operators. A change of ISR counts at the leader, as in Kafka."""
+
+    def __init__(self) -> None:
+        self.elections = 0
+        """Times that this broker became the leader of a partition with other replicas."""
+        self.isr_shrinks = 0
+        self.isr_expansions = 0
+        self._last: dict[Partition, Role] = {}
+
+    def note_role(self, partition: Partition) -> None:
+        """Follow a change of the partition's role; a retired partition has none."""
+        if partition.is_retired:
+            self._last.pop(partition, None)
+            return
+        before, now = self._last.get(partition, NO_ROLE), partition.role
+        self._last[partition] = now
+        if not (now.is_leader and now.followers):
+            return
+        if not before.is_leader or before.leader_epoch != now.leader_epoch:
+            self.elections += 1
+        if before is not NO_ROLE:
+            was_in, is_in = frozenset(before.isr), frozenset(now.isr)
+            self.isr_shrinks += bool(was_in - is_in)
+            self.isr_expansions += bool(is_in - was_in)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import InitVar, dataclass, field
 from struct import Struct
 from types import CoroutineType
 from typing import Any
@@ -17,12 +18,16 @@ from typing import Any
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api
 from lakelog.runtime.api import File, Tasks
-from lakelog.server.connections.cached_request import ANSWERED, WAITING, CachedRequest
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.listeners import ConnectionRegistry
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_budget import UNIT_S
-from lakelog.server.connections.request_sink import ProtocolViolation
+from lakelog.server.connections.request_sink import (
+    ANSWERED,
+    WAITING,
+    CachedRequest,
+    ProtocolViolation,
+)
 from lakelog.server.requests.admission import (
     Admission,
     Admitted,
@@ -57,52 +62,24 @@ def _note_nowhere(_: float) -> None:
     """Ignore a duration: the route has no dispatcher yet."""
 
 
+@dataclass(slots=True)
 class Route:
-    """One API as this broker serves it.
+    """One API as this broker serves it; `ServedApi` describes the options."""
 
-    Args:
-        versions: the served versions; by default all that the protocol declares.
-        in_place: the handler is done with the request's buffers when it returns, so the request
-            is decoded as views of the receive buffer; otherwise from a copy.
-        cache_request: returns the connection's cached request (a `CachedRequest`), given the
-            previous one and the request that was just handled; None if it cannot be cached.
-        refuse: answers a request that admission control refuses, like a handler; see `admission`.
-        counts_errors: whether the handler adds the errors of its responses to `RequestMetrics`.
-    """
+    api: Api
+    handler: Handler
+    versions: InitVar[Versions | None] = None
+    in_place: bool = False
+    cache_request: RequestCacher | None = None
+    refuse: Refuser = refuse
+    counts_errors: bool = False
+    note: Callable[[float], None] = _note_nowhere
+    min_version: int = field(init=False)
+    max_version: int = field(init=False)
 
-    __slots__ = (
-        "api",
-        "cache_request",
-        "counts_errors",
-        "handler",
-        "in_place",
-        "max_version",
-        "min_version",
-        "note",
-        "refuse",
-    )
-
-    def __init__(
-        self,
-        api: Api,
-        handler: Handler,
-        *,
-        versions: Versions | None = None,
-        in_place: bool = False,
-        cache_request: RequestCacher | None = None,
-        refuse: Refuser = refuse,
-        counts_errors: bool = False,
-    ) -> None:
-        self.api = api
-        self.note: Callable[[float], None] = _note_nowhere
-        self.handler = handler
-        self.in_place = in_place
-        self.cache_request = cache_request
-        self.refuse = refuse
-        self.counts_errors = counts_errors
-        served = versions or api.versions
-        self.min_version = served.lowest
-        self.max_version = served.highest
+    def __post_init__(self, versions: Versions | None) -> None:
+        served = versions or self.api.versions
+        self.min_version, self.max_version = served.lowest, served.highest
 
 
 _Received = tuple[Route, Context, Message, Verdict]

@@ -15,11 +15,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lakelog.base.events import event
-from lakelog.metrics.durations import Durations
+from lakelog.metrics import Durations
 from lakelog.protocol.api import Api
 from lakelog.protocol.registry import APIS
 from lakelog.runtime.api import Clock
-from lakelog.server.connections.cached_request import RequestHeader
+from lakelog.server.connections.request_sink import RequestHeader
 from lakelog.server.log_limits import LogWindow, left_out_text, one_line
 from lakelog.server.requests.context import Context
 from lakelog.wire.schema import Struct

@@ -41,8 +41,7 @@ from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.replica.role import Role
 from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.topics.durable_topics import DurableTopics
-from lakelog.server.topics.log_settings import changes_internal, log_config
-from lakelog.server.topics.topics import INTERNAL_TOPICS
+from lakelog.server.topics.topics import INTERNAL_TOPICS, changes_internal, log_config
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.loader import EPOCH_END
 from lakelog.storage.log import Log

@@ -1,7 +1,11 @@
-"""Lookups of topics, and their creation, deletion and growth.
+"""Lookups of topics, their creation, deletion and growth, and the settings of their logs.
 
 A topic is created automatically in two cases: a client asks for its metadata and both sides allow
 that, or the broker needs one of its internal topics.
+
+Internal topics hold decisions of coordinators and committed offsets, which have to survive every
+failure that the records of their topics survive. So if any topic has `durability=fsync`, internal
+topics have it too, although the broker's default is the page cache.
 """
 
 from __future__ import annotations
@@ -11,7 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.key import ConfigError
 from lakelog.base.config.keys.groups import group_times
+from lakelog.base.config.keys.topics import FSYNC
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
@@ -26,6 +33,7 @@ from lakelog.metadata.controller.topics import (
     plan_create_topics,
     plan_delete_topics,
 )
+from lakelog.metadata.describe_configs import effective_log_config
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
@@ -37,7 +45,7 @@ from lakelog.protocol.topics import (
     CreateTopicsResponse,
 )
 from lakelog.runtime.api import Random
-from lakelog.server.controller.link import PATIENCE_S, ControllerLink
+from lakelog.server.controller.relays import PATIENCE_S, ControllerLink
 from lakelog.server.inter_broker.reachable_brokers import ReachableBrokers
 
 logger = logging.getLogger(__name__)
@@ -350,3 +358,33 @@ def _refused(result: TopicResult, error: KafkaError) -> TopicResult:
 
 def _or_default(count: int, config: BrokerConfig, key: str) -> int:
     return config.get_int(key) if count == -1 else count
+
+
+def log_config(image: MetadataImage, broker: BrokerConfig, topic: str) -> LogConfig:
+    """Return the settings of a topic, which need not exist; `broker` is in force."""
+    try:
+        config = effective_log_config(image, topic, broker)
+    except ConfigError as error:
+        logger.warning(
+            "topic %s runs with the broker's defaults: %s",
+            topic,
+            error,
+            extra=event("topic_config_ignored", topic=topic),
+        )
+        config = LogConfig.from_values({}, broker)
+    # A leader that commits with fewer replicas than the controller counts on would let an ELR
+    # without its records lead.
+    min_isr = max(config.min_insync_replicas, image.min_isr(topic))
+    config = config._replace(min_insync_replicas=min_isr)
+    if topic in INTERNAL_TOPICS and any(_is_durable(image, other.name) for other in image.topics):
+        return config._replace(durability=FSYNC)
+    return config
+
+
+def changes_internal(old: MetadataImage, new: MetadataImage, names: Iterable[str]) -> bool:
+    """Return whether changes of some topics may change the settings of internal topics."""
+    return any(_is_durable(old, name) != _is_durable(new, name) for name in names)
+
+
+def _is_durable(image: MetadataImage, topic: str) -> bool:
+    return image.configs(ResourceType.TOPIC, topic).get("durability") == FSYNC

@@ -53,22 +53,17 @@ class _HelperDied(Exception):  # noqa: N818 - an event
 
 @dataclass(slots=True)
 class CleanerCounts:
-    """Counts since the start of the broker; the last two fields are current values.
+    """Counts since the start of the broker; `dirtiest_ratio` is the present one of cleanable logs.
 
-    `failures` counts rounds without a result, and `helper_deaths` such rounds whose helper died.
-    Bytes are the sizes of segments before and after; `dirtiest_ratio` is of cleanable logs.
+    `helper_deaths` counts rounds whose helper died. Bytes are the sizes of segments before and
+    after.
     """
 
     rounds: int = 0
-    failures: int = 0
     helper_deaths: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    records_read: int = 0
-    records_written: int = 0
-    busy_s: float = 0.0
     dirtiest_ratio: float = 0.0
-    uncleanable: int = 0
 
 
 class Cleaner:
@@ -177,7 +172,6 @@ class Cleaner:
 
     def _forget_retired(self) -> None:
         self.uncleanable = {entry for entry in self.uncleanable if not entry.is_retired}
-        self.counts.uncleanable = len(self.uncleanable)
         self._deaths = {key: count for key, count in self._deaths.items() if not key.is_retired}
 
     def _choose(self) -> tuple[Partition, CleanableLog] | None:
@@ -228,7 +222,6 @@ class Cleaner:
             extra=event("compaction_disabled", topic=partition.topic, partition=partition.index),
         )
         self.uncleanable.add(partition)
-        self.counts.uncleanable = len(self.uncleanable)
 
     # Cleaning
 
@@ -265,14 +258,10 @@ class Cleaner:
         try:
             job = make_job(log, self._clock.wall_ms(), self._limits())
             done = await self._run_job(child, partition, job.encode())
-        except (_RoundAbandoned, _HelperDied) as failure:
-            self.counts.failures += 1
-            if isinstance(failure, _HelperDied):
-                self._on_death(partition)
+        except _HelperDied:
+            self._on_death(partition)
             raise
-        if done is None:
-            self.counts.failures += 1
-        else:
+        if done is not None:
             self._on_done(partition, done, self._clock.monotonic() - began)
         # The helper survived this log, so only deaths in succession exclude a log.
         self._deaths.pop(partition, None)
@@ -344,9 +333,6 @@ class Cleaner:
         counts.rounds += 1
         counts.bytes_read += stats.bytes_read
         counts.bytes_written += stats.bytes_written
-        counts.records_read += stats.records_read
-        counts.records_written += stats.records_written
-        counts.busy_s += busy_s
         self._directory.cleaner_offsets[partition.topic, partition.index] = done.end_offset
         self._checkpoint()
         logger.info(

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 
 from lakelog.base.errors import is_shortage
 from lakelog.runtime.api import Disk
-from lakelog.runtime.posix import PosixDisk, raise_descriptor_limit
-from lakelog.runtime.processes import become_helper
+from lakelog.runtime.posix import PosixDisk, become_helper, raise_descriptor_limit
 from lakelog.storage.compaction.clean import compact
 from lakelog.storage.compaction.job import Answer, CompactionFailed, CompactionJob, encode_answer
 from lakelog.storage.errors import CorruptLog

@@ -387,8 +387,7 @@ class Maintenance:
         """
         due_ms = math.inf if self._shortages.is_full else self._clock.wall_ms()
         for path in self._directory.deletions.due(due_ms):
-            work = self._tasks.offload("remove", partial(self._disk.remove_tree, path))
-            work.add_done_callback(partial(self._on_removed, path))
+            self._remove(path)
         for path in self._directory.strays.due(self._clock.wall_ms()):
             logger.warning(
                 "Removing %s: it has belonged to no known topic for %d days",
@@ -396,8 +395,11 @@ class Maintenance:
                 STRAY_KEPT_DAYS,
                 extra=event("stray_folder_removed", path=path, days=STRAY_KEPT_DAYS),
             )
-            work = self._tasks.offload("remove", partial(self._disk.remove_tree, path))
-            work.add_done_callback(partial(self._on_removed, path))
+            self._remove(path)
+
+    def _remove(self, path: Path) -> None:
+        work = self._tasks.offload("remove", partial(self._disk.remove_tree, path))
+        work.add_done_callback(partial(self._on_removed, path))
 
     def _on_removed(self, path: Path, work: asyncio.Future[None]) -> None:
         """Retry soon without a descriptor; leave other failures to the next start."""

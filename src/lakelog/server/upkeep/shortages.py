@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lakelog.base.errors import (
@@ -34,7 +35,7 @@ from lakelog.base.errors import (
 )
 from lakelog.base.events import event
 from lakelog.replica.partition import Partition
-from lakelog.runtime.api import Disk, Tasks, Timer
+from lakelog.runtime.api import Disk, File, Tasks, Timer
 from lakelog.storage.files import PROBE, remove_if_exists
 from lakelog.storage.folder.space import HEADROOM_BYTES, SpaceReserve
 
@@ -141,14 +142,9 @@ class Shortages:
         self._tasks.offload("probe", self._touch).add_done_callback(self._on_touched)
 
     def _touch(self) -> None:
-        path = self._folder / PROBE
-        file = self._disk.open(path, create=True)
-        try:
+        with self._probe_file() as file:
             file.write_at(0, b"\0")
             file.sync()
-        finally:
-            file.close()
-            remove_if_exists(self._disk, path)
 
     def _on_touched(self, done: asyncio.Future[None]) -> None:
         self._is_touching = False
@@ -238,14 +234,20 @@ class Shortages:
         if self._reserve.is_spent:
             self._reserve.renew()
             self._reserve.space_guard.check()
-        path = self._folder / PROBE
-        file = self._disk.open(path, create=True)
-        try:
+        with self._probe_file() as file:
             # A file system may accept a small file while it is as good as full; the shortage would
             # begin and end every second.
             if SPACE in self._reasons and self._free() < HEADROOM_BYTES:
-                raise no_space(str(path))
+                raise no_space(str(self._folder / PROBE))
             file.write_at(0, bytes(HEADROOM_BYTES if SPACE in self._reasons else 1))
+
+    @contextmanager
+    def _probe_file(self) -> Iterator[File]:
+        """Create a file that is removed afterwards."""
+        path = self._folder / PROBE
+        file = self._disk.open(path, create=True)
+        try:
+            yield file
         finally:
             file.close()
             remove_if_exists(self._disk, path)
@@ -327,7 +329,7 @@ class HeldRecords:
     def check_disk(self) -> None:
         """Log an error if the held records take more than the free space."""
         self._holders = {partition for partition in self._holders if not partition.is_retired}
-        held = held_bytes(self._holders)
+        held = sum(partition.held_bytes for partition in self._holders)
         free = self._free_bytes() if held else 0
         if held > free:
             names = ", ".join(sorted({partition.topic for partition in self._holders})[:8])
@@ -339,8 +341,3 @@ class HeldRecords:
                 free,
                 extra=event("archive_lag_critical", bytes=held, free_bytes=free),
             )
-
-
-def held_bytes(partitions: Iterable[Partition]) -> int:
-    """Return the bytes that retention keeps for tables in all these partitions."""
-    return sum(partition.held_bytes for partition in partitions)

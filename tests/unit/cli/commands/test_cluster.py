@@ -10,8 +10,7 @@ from lakelog.cli.commands.cluster import (
     parse_levels,
 )
 from lakelog.cli.failures import CliError
-from lakelog.client.admin import ClusterDescription, RegisteredBroker
-from lakelog.client.admin.brokers import Feature
+from lakelog.client.admin.brokers import ClusterDescription, Feature, RegisteredBroker
 from lakelog.client.view import Partition, Topic
 
 CLUSTER = ClusterDescription(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from lakelog.base.config.key import ConfigType
 from lakelog.cli.commands.config import document, listing
-from lakelog.client.admin import ConfigEntry, ConfigSource, ConfigSynonym
+from lakelog.client.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym
 
 RETENTION = ConfigEntry(
     "retention.ms",

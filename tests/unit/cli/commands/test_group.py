@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.cli.commands.group import GroupProgress, _duration, _lag, document, listing
 from lakelog.cli.main import run
-from lakelog.client.admin import Group, GroupListing, GroupMember
+from lakelog.client.admin.groups import Group, GroupListing, GroupMember
 
 _MEMBER = GroupMember("m-1", None, "app", "/127.0.0.1", (("orders", 0), ("orders", 2)))
 _GROUP = Group("billing", "Stable", "consumer", "range", (_MEMBER,))

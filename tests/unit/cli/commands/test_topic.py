@@ -7,7 +7,7 @@ import pytest
 from lakelog.cli.commands.topic import document, listing
 from lakelog.cli.positions import Bounds
 from lakelog.cli.render import cell
-from lakelog.client.admin import ConfigEntry, ConfigSource
+from lakelog.client.admin.configs import ConfigEntry, ConfigSource
 from lakelog.client.admin.topics import EligibleReplicas
 from lakelog.client.view import Partition, Topic
 

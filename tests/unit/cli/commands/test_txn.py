@@ -13,7 +13,7 @@ from lakelog.cli.commands.txn import (
 )
 from lakelog.cli.failures import CliError
 from lakelog.cli.main import run
-from lakelog.client.admin import (
+from lakelog.client.admin.transactions import (
     ActiveProducer,
     HangingTransaction,
     SinkChild,

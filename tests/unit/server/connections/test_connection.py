@@ -12,7 +12,7 @@ from lakelog.base.memory_budget import Share
 from lakelog.server.connections import receive_buffer
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import SharedLimit
-from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.connections.receive_buffer import RequestMemory
 from lakelog.server.log_limits import ClosingLog
 from storage_kit import ManualClock
 

@@ -14,13 +14,13 @@ from typing import Any, cast
 
 import pytest
 
+from fake_transport import connect
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.runtime.loop_iterations import PART_S, LoopIterations
 from lakelog.server.authentication import BrokersApart, NoQuotas
-from lakelog.server.connections.listeners import Acceptor, Listeners
-from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.listeners import Acceptor, ConnectionRegistry, Listeners
 from lakelog.server.connections.request_budget import FREE
 from lakelog.server.options import ListenError, ServeOptions, StartError
 from lakelog.server.requests.admission import Admission
@@ -345,3 +345,27 @@ def test_the_limit_of_descriptors_holds_below_the_setting(
     (_, report), *_ = arriving_sockets.timers
     report()
     assert "2 connections refused, the limit of open files (ulimit -n) leaves 3" in caplog.text
+
+
+def test_connections_are_counted_by_host_until_they_are_closed() -> None:
+    tasks: Any = None
+    registry = ConnectionRegistry(
+        ManualClock(), LoopIterations(ManualClock(), tasks), MemoryBudget(0)
+    )
+    first, second = (connect()[2] for _ in range(2))
+    for connection in (first, second):
+        registry.add(connection)
+    assert (len(registry), list(registry)) == (2, [first, second])
+    assert (registry.count_from("127.0.0.1"), registry.count_from("10.0.0.1")) == (2, 0)
+    for _ in range(2):
+        registry.discard(first)
+    assert (list(registry), registry.count_from("127.0.0.1")) == ([second], 1)
+
+
+def test_a_connection_that_was_never_added_may_be_discarded() -> None:
+    tasks: Any = None
+    registry = ConnectionRegistry(
+        ManualClock(), LoopIterations(ManualClock(), tasks), MemoryBudget(0)
+    )
+    registry.discard(connect()[2])
+    assert len(registry) == 0

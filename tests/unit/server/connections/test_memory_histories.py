@@ -13,7 +13,7 @@ from lakelog.base.memory_budget import MemoryBudget
 from lakelog.runtime.api import Tasks
 from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.listeners import ConnectionRegistry
 from storage_kit import ManualClock
 
 KIB = 1 << 10

@@ -13,9 +13,9 @@ from lakelog.base.memory_budget import MemoryBudget, Share
 from lakelog.runtime.loop_iterations import LoopIterations
 from lakelog.server.authentication import BrokersApart, NoQuotas
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.listeners import ConnectionRegistry
+from lakelog.server.connections.receive_buffer import RequestMemory
 from lakelog.server.connections.reply import Reply
-from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.requests.admission import Admission
 

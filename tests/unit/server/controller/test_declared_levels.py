@@ -13,7 +13,7 @@ from lakelog.protocol.connections import (
     SupportedFeatureKey,
 )
 from lakelog.server.controller.declared_levels import DeclaredLevels
-from lakelog.server.inter_broker.errors import PeerTimedOutError
+from lakelog.server.inter_broker.exchange import PeerTimedOutError
 from virtual_time import run_in_virtual_time
 
 

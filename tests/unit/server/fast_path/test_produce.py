@@ -10,7 +10,10 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
 from lakelog.protocol.produce import ProduceRequest, ProduceResponse
+from lakelog.replica.partition import Partition
+from lakelog.replica.role import Role
 from lakelog.server.connections.connection import Connection
+from lakelog.server.fast_path import produce
 from lakelog.wire.framing import decode_response
 from storage_kit import make_batch
 from twins import Client, Twins, decoded_connections, run
@@ -77,5 +80,158 @@ def test_an_internal_topic_is_refused_every_time(tmp_path: Path) -> None:
             assert isinstance(response, ProduceResponse)
             (result,) = response.responses[0].partition_responses
             assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(tmp_path, scenario)
+
+
+LEADER, FOLLOWER = 1, 2
+VERSION = 13
+
+
+def leaders(twins: Twins) -> list[Partition]:
+    return [broker.server.broker.partitions.leader("orders", 0) for broker in twins.both]
+
+
+def replicate(twins: Twins, *, min_isr: int = 2) -> None:
+    """Give the partition a follower in sync, which has fetched nothing yet."""
+    for partition in leaders(twins):
+        role = Role(partition.leader_epoch, LEADER, True, (LEADER, FOLLOWER), (FOLLOWER,))
+        partition.use_config(partition.log.config._replace(min_insync_replicas=min_isr))
+        partition.assume(role, 0)
+
+
+def fetched(twins: Twins, offset: int) -> bytes:
+    """The follower has everything before `offset`; return the responses that this causes."""
+    for partition in leaders(twins):
+        partition.note_fetch(FOLLOWER, 0, offset, 0)
+    return twins.take_answer()
+
+
+def end(twins: Twins) -> int:
+    ends = {partition.log.log_end_offset for partition in leaders(twins)}
+    (found,) = ends
+    return found
+
+
+def known(twins: Twins) -> Client:
+    """Return a client whose requests are known from now on."""
+    client = Client(twins, VERSION)
+    for _ in range(6):
+        twins.ask(client.produce(client.batch(100), acks=-1))
+        fetched(twins, end(twins))
+    return client
+
+
+def codes(answer: bytes, number: int) -> list[int]:
+    """Return the error codes of so many responses."""
+    found = []
+    for _ in range(number):
+        size = 4 + int.from_bytes(answer[:4], "big")
+        _, response = decode_response(api_for(ProduceRequest), VERSION, answer[4:size])
+        assert isinstance(response, ProduceResponse)
+        found.append(response.responses[0].partition_responses[0].error_code)
+        answer = answer[size:]
+    assert not answer
+    return found
+
+
+def test_requests_that_come_together_are_answered_when_all_are_committed(
+    tmp_path: Path, decoded: list[Connection]
+) -> None:
+    def scenario(twins: Twins) -> None:
+        replicate(twins)
+        client = known(twins)
+        decoded.clear()
+        before = end(twins)
+        for count in (1, 5, produce._WAITING_MAX + 3):
+            frames = b"".join(client.produce(client.batch(50), acks=-1) for _ in range(count))
+            assert not twins.ask(frames)
+            before += count
+            assert codes(fetched(twins, before), count) == [0] * count
+        assert twins.quick.connection not in decoded
+
+    run(tmp_path, scenario)
+
+
+def test_a_group_waits_in_order_behind_requests_that_wait(tmp_path: Path) -> None:
+    def scenario(twins: Twins) -> None:
+        replicate(twins)
+        client = known(twins)
+        for _ in range(3):
+            assert not twins.ask(client.produce(client.batch(50), acks=-1))
+        twins.ask(client.produce(client.batch(50), acks=1))
+        assert codes(fetched(twins, end(twins)), 4) == [0] * 4
+
+    run(tmp_path, scenario)
+
+
+def test_a_group_that_is_committed_in_part_is_answered_one_by_one(tmp_path: Path) -> None:
+    def scenario(twins: Twins) -> None:
+        replicate(twins)
+        client = known(twins)
+        first = end(twins)
+        twins.ask(b"".join(client.produce(client.batch(50), acks=-1) for _ in range(3)))
+        for partition in leaders(twins):
+            partition.watermark.offset = first + 2
+        for broker in twins.both:
+            broker.clock.now_ms += 1_001
+            broker.server.broker.purgatory._tick()
+        answer = b"".join(twins.take_answer() for _ in range(1))
+        assert codes(answer, 3) == [0, 0, ErrorCode.REQUEST_TIMED_OUT]
+
+    run(tmp_path, scenario)
+
+
+def test_a_group_fails_with_its_leader_epoch(tmp_path: Path) -> None:
+    def scenario(twins: Twins) -> None:
+        replicate(twins)
+        client = known(twins)
+        twins.ask(b"".join(client.produce(client.batch(50), acks=-1) for _ in range(3)))
+        for partition in leaders(twins):
+            partition.assume(Role(partition.leader_epoch + 1, FOLLOWER, False, (FOLLOWER,)), 0)
+        assert codes(twins.take_answer(), 3) == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3
+
+    run(tmp_path, scenario)
+
+
+def test_nothing_is_appended_below_min_insync_replicas(tmp_path: Path) -> None:
+    def scenario(twins: Twins) -> None:
+        replicate(twins)
+        client = known(twins)
+        replicate(twins, min_isr=3)
+        before = end(twins)
+        answer = twins.ask(client.produce(client.batch(50), acks=-1))
+        assert codes(answer, 1) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+        assert end(twins) == before
+
+    run(tmp_path, scenario)
+
+
+def test_a_group_holds_memory_until_it_is_answered_or_abandoned(tmp_path: Path) -> None:
+    def scenario(twins: Twins) -> None:
+        replicate(twins)
+        client = known(twins)
+        share = twins.quick.server.broker.request_memory.share
+        for ends in (lambda: fetched(twins, end(twins)), twins.quick.connection.close):
+            before = share.used
+            twins.ask(client.produce(client.batch(50), acks=-1))
+            assert share.used > before
+            ends()
+            assert share.used <= before
+        assert not len(twins.quick.server.broker.purgatory)
+
+    run(tmp_path, scenario)
+
+
+def test_a_group_that_finds_no_memory_is_decoded(tmp_path: Path, decoded: list[Connection]) -> None:
+    def scenario(twins: Twins) -> None:
+        replicate(twins)
+        client = known(twins)
+        share = twins.quick.server.broker.request_memory.share
+        share.bytes_max = share.used + 1
+        decoded.clear()
+        twins.ask(client.produce(client.batch(50), acks=-1))
+        assert twins.quick.connection in decoded
+        assert codes(fetched(twins, end(twins)), 1) == [0]
 
     run(tmp_path, scenario)

@@ -5,21 +5,12 @@ from __future__ import annotations
 import pytest
 
 from doubles.randomness import SeededRandom
-from lakelog.network_client.errors import InvalidResponseError, NetworkClientError
-from lakelog.network_client.requests import Identity, NetworkClient
+from lakelog.base.errors import ErrorCode
+from lakelog.network_client import Identity, InvalidResponseError, NetworkClient, NetworkClientError
 from lakelog.protocol.connections import ApiVersion, ApiVersionsResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.protocol.registry import APIS
 from lakelog.protocol.topics import CreateTopicsRequest
-from lakelog.server.inter_broker.errors import (
-    PeerBusyError,
-    PeerDisconnectedError,
-    PeerError,
-    PeerRefusedError,
-    PeerTimedOutError,
-    PeerUnreachableError,
-    PeerUnsupportedError,
-)
 from lakelog.server.inter_broker.exchange import (
     FIRST_S,
     JITTER,
@@ -28,7 +19,14 @@ from lakelog.server.inter_broker.exchange import (
     Call,
     ConnectionState,
     Exchange,
+    PeerBusyError,
+    PeerDisconnectedError,
+    PeerError,
     PeerLimits,
+    PeerRefusedError,
+    PeerTimedOutError,
+    PeerUnreachableError,
+    PeerUnsupportedError,
 )
 from lakelog.wire.framing import encode_response
 from lakelog.wire.schema import Message
@@ -390,3 +388,24 @@ def test_brokers_that_failed_together_do_not_call_in_step() -> None:
     firsts = {BackOff(SeededRandom(seed)).next_s() for seed in range(20)}
     assert len(firsts) == 20
     assert max(firsts) - min(firsts) > FIRST_S * JITTER
+
+
+_NOT_SENT = {
+    PeerUnreachableError: ErrorCode.BROKER_NOT_AVAILABLE,
+    PeerBusyError: ErrorCode.BROKER_NOT_AVAILABLE,
+    PeerRefusedError: ErrorCode.INCONSISTENT_CLUSTER_ID,
+    PeerUnsupportedError: ErrorCode.UNSUPPORTED_VERSION,
+}
+_SENT = {
+    PeerDisconnectedError: ErrorCode.NETWORK_EXCEPTION,
+    PeerTimedOutError: ErrorCode.REQUEST_TIMED_OUT,
+}
+
+
+@pytest.mark.parametrize("kind", PeerError.__subclasses__())
+def test_only_a_sent_request_may_have_been_carried_out(kind: type[PeerError]) -> None:
+    """A caller repeats the others at once; a wrong answer would run such a request twice."""
+    error = kind("to 2 at b:9092")  # type: ignore[arg-type]
+    assert error.is_outcome_unknown is (kind in _SENT)
+    assert error.code is (_NOT_SENT | _SENT)[kind]
+    assert error.message == "to 2 at b:9092"

@@ -13,14 +13,14 @@ import pytest
 
 from called_broker import ADDRESS, CalledBroker
 from lakelog.base.endpoint import Endpoint
-from lakelog.network_client.requests import Identity
+from lakelog.network_client import Identity
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from lakelog.server.inter_broker.errors import (
+from lakelog.server.inter_broker.exchange import (
     PeerDisconnectedError,
+    PeerLimits,
     PeerTimedOutError,
     PeerUnreachableError,
 )
-from lakelog.server.inter_broker.exchange import PeerLimits
 from lakelog.server.inter_broker.peer import Peer, PeerSeams
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop

@@ -14,7 +14,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerFenced, BrokerRecord, ClusterRecord
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.server.authentication import Process
-from lakelog.server.inter_broker.errors import PeerUnreachableError
+from lakelog.server.inter_broker.exchange import PeerUnreachableError
 from lakelog.server.inter_broker.peer import Peers, PeerSeams
 from memory_broker import MemoryNet
 from simulator.engine.clock import SimulatedClock

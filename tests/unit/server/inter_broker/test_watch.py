@@ -20,7 +20,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerRecord, ClusterRecord
-from lakelog.network_client.requests import Identity
+from lakelog.network_client import Identity
 from lakelog.protocol.cluster import DescribeClusterRequest
 from lakelog.server.inter_broker.peer import PeerSeams
 from lakelog.server.inter_broker.reachable_brokers import PATIENCE_S

@@ -11,8 +11,8 @@ from lakelog.metadata.controller.leadership import plan_failed_replicas
 from lakelog.metadata.failover import Failure
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.monitoring.collect import overview
-from lakelog.server.monitoring.endpoint import compat
 from lakelog.server.monitoring.families import ELECTION_COUNT
+from lakelog.server.monitoring.pages import compat
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
 from memory_broker import MemoryBroker

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.metrics.exposition import Family
+from lakelog.metrics import Family
 from lakelog.server.monitoring.families import COMPAT, DETAIL, OVERVIEW
 
 PAGE = Path(__file__).parents[4] / "docs" / "monitoring.md"

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import pytest
 
-from lakelog.metrics.durations import Durations
+from lakelog.coordinator.group.queries import GroupProgress
+from lakelog.coordinator.group.records import OffsetCommitValue
+from lakelog.metrics import Durations
 from lakelog.protocol.registry import APIS
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
@@ -15,22 +17,6 @@ from lakelog.runtime.api import Timer
 from lakelog.server.monitoring.sources import PERIOD_S, Lag, LagClock, LoopWatch
 from lakelog.server.requests.metrics import RequestMetrics
 from storage_kit import NOW, ManualClock, make_batch, memory_store, sole_leader
-
-
-@dataclass(frozen=True)
-class CommittedOffset:
-    """Implements `lag.Committed`."""
-
-    offset: int
-
-
-@dataclass(frozen=True)
-class GroupStanding:
-    """Implements `lag.Standing`."""
-
-    group_id: str
-    members: int
-    offsets: Mapping[str, Mapping[int, CommittedOffset]]
 
 
 class GroupLag:
@@ -48,8 +34,8 @@ class GroupLag:
         missing = end - self.partition.watermark.offset
         if missing:
             self.partition.append(make_batch(missing), NOW)
-        offsets = {"t": {0: CommittedOffset(committed), 7: CommittedOffset(1)}}
-        (lag,) = self.clock.lags([GroupStanding("g", 1, offsets)], self.partitions, now)
+        offsets = {"t": {0: OffsetCommitValue(offset=committed), 7: OffsetCommitValue(offset=1)}}
+        (lag,) = self.clock.lags([GroupProgress("g", 1, offsets)], self.partitions, now)
         return lag
 
 

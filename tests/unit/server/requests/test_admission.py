@@ -257,7 +257,7 @@ WAYS = {
         _by_flush, "handlers.produce._Appends._acknowledge_later.<locals>.complete"
     ),
     "produce, known, replicated": Way(
-        _replicated, "fast_path.waiting_produce.WaitingProduce._complete", _copied
+        _replicated, "fast_path.produce.WaitingProduce._complete", _copied
     ),
     "produce, slow": Way(_slow, "handlers.produce._Appends._append_slowly"),
     "produce, verified by its coordinator": Way(_transactional, "handlers.produce._verify_first"),
@@ -268,13 +268,13 @@ WAYS = {
     ),
     "fetch, known by its session": Way(_in_session, "fast_path.fetch.CachedFetch._answer"),
     "fetch, known, of a follower": Way(_fetch_of_follower, "fast_path.fetch.CachedFetch._answer"),
-    "fetch, waiting": Way(_fetch_waiting, "fetches.response.FetchReply.send", _append),
+    "fetch, waiting": Way(_fetch_waiting, "fetches.pending.FetchReply.send", _append),
     "fetch, known, waiting": Way(
-        _fetch_known_waiting, "fast_path.fetch_reply.TemplateReply.send", _append
+        _fetch_known_waiting, "fast_path.fetch.TemplateReply.send", _append
     ),
-    "fetch, waiting, late": Way(_fetch_waiting, "fetches.response.FetchReply.send", _late),
+    "fetch, waiting, late": Way(_fetch_waiting, "fetches.pending.FetchReply.send", _late),
     "fetch, known, waiting, late": Way(
-        _fetch_known_waiting, "fast_path.fetch_reply.TemplateReply.send", _late
+        _fetch_known_waiting, "fast_path.fetch.TemplateReply.send", _late
     ),
 }
 _PRODUCT = Path(lakelog.server.__file__).parent

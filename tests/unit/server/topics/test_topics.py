@@ -17,17 +17,17 @@ from lakelog.metadata.controller.brokers import plan_fence, plan_register_broker
 from lakelog.metadata.controller.topics import MorePartitions, NewTopic
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
-from lakelog.metadata.records import Record, ResourceType, TopicRecord
+from lakelog.metadata.records import ConfigRecord, Record, ResourceType, TopicRecord
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.protocol.topics import CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
 from lakelog.server.authentication import Process
-from lakelog.server.controller.link import PATIENCE_S, ControllerLink
-from lakelog.server.controller.relays import Relays
+from lakelog.server.controller.relays import PATIENCE_S, ControllerLink, Relays
 from lakelog.server.inter_broker.reachable_brokers import ReachableBrokers
 from lakelog.server.inter_broker.silence import Silence
-from lakelog.server.topics.topics import AUTO_CREATED_MAX, Topics
+from lakelog.server.topics.topics import AUTO_CREATED_MAX, Topics, changes_internal, log_config
+from memory_broker import MemoryBroker
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
@@ -286,3 +286,40 @@ def test_the_controller_has_as_much_time_to_create_topics_as_the_request(
         assert [each.timeout_ms for each in sent] == [PATIENCE_S * 1000]
 
     run(tmp_path, scenario)
+
+
+GROUPS = "__consumer_offsets"
+
+
+def test_settings_of_a_topic_override_the_broker_s() -> None:
+    with MemoryBroker(log_retention_ms="5") as world:
+        world.create("orders", retention_ms="7")
+        image, config = world.broker.image, world.broker.config
+        assert log_config(image, config, "orders").retention_ms == 7
+        assert log_config(image, config, "no such topic").retention_ms == 5
+
+
+def test_internal_topics_are_as_durable_as_any_topic(world: MemoryBroker) -> None:
+    """Committed offsets must survive the same failures as the records."""
+    world.start_coordinators()
+    before = world.broker.image
+    assert log_config(before, world.broker.config, GROUPS).durability != "fsync"
+    world.create("orders", durability="fsync")
+    image = world.broker.image
+    assert log_config(image, world.broker.config, GROUPS).durability == "fsync"
+    assert log_config(image, world.broker.config, "clicks").durability != "fsync"
+    assert world.partition(GROUPS).log.config.durability == "fsync"
+    assert changes_internal(before, image, ["orders"])
+    assert not changes_internal(before, image, ["clicks"])
+
+
+def test_a_leader_commits_with_no_fewer_replicas_than_elections_count_on() -> None:
+    with MemoryBroker() as world:
+        world.create("orders")
+        image, config = world.broker.image, world.broker.config
+        default = ConfigRecord(ResourceType.BROKER, "", "min.insync.replicas", "2")
+        lower = config.with_dynamic({"min.insync.replicas": "2"}, {"min.insync.replicas": "1"})
+        assert log_config(image, lower, "orders").min_insync_replicas == 1
+        assert log_config(image.apply(default), lower, "orders").min_insync_replicas == 2
+        higher = config.with_dynamic({}, {"min.insync.replicas": "3"})
+        assert log_config(image.apply(default), higher, "orders").min_insync_replicas == 3

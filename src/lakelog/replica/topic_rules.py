@@ -1,6 +1,9 @@
-"""Recompression of batches for a topic's `compression.type`, unless it is `producer`."""
+"""Settings of a topic that a partition applies: the archive's floor of retention, and the codec."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
 
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -13,6 +16,21 @@ from lakelog.storage.validation import (
     decoded_bytes_max,
     read_batch,
 )
+
+
+def archive_floor(config: LogConfig, partition: int) -> int | None:
+    """Return the first offset of a partition that retention must keep; `None` without a table."""
+    if not config.table_enable:
+        return None
+    return _parsed(config.table_archived_offsets).get(partition, 0)
+
+
+@lru_cache(maxsize=64)
+def _parsed(ends: tuple[str, ...]) -> Mapping[int, int]:
+    # All partitions of a topic share one list: each parsing it would be quadratic.
+    pairs = (item.split(":") for item in ends)
+    return {int(partition): int(offset) for partition, offset in pairs}
+
 
 _CODECS = {
     "uncompressed": Codec.NONE,

@@ -1,4 +1,4 @@
-"""Batches in the codec of their topic (`compression.type`)."""
+"""Rules of a topic: the floor of an archived one, and the codec of its batches."""
 
 from __future__ import annotations
 
@@ -9,9 +9,26 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import read_header
 from lakelog.records.compression import Codec
 from lakelog.records.record import decode_records
-from lakelog.replica.recompressed import recompressed, recompressed_slowly
+from lakelog.replica.topic_rules import archive_floor, recompressed, recompressed_slowly
 from lakelog.storage.validation import DECODED_AT_ONCE, SlowBatchError
 from storage_kit import make_batch
+
+
+@pytest.mark.parametrize(
+    ("overrides", "floor"),
+    [
+        ({}, None),
+        ({"table.archived.offsets": "0:7"}, None),
+        ({"table.enable": "true"}, 0),
+        ({"table.enable": "true", "table.archived.offsets": "0:7,1:9"}, 9),
+        ({"table.enable": "true", "table.archived.offsets": "0:7"}, 0),
+    ],
+)
+def test_a_partition_without_archived_offsets_keeps_everything(
+    overrides: dict[str, str], floor: int | None
+) -> None:
+    assert archive_floor(LogConfig.from_values(overrides), 1) == floor
+
 
 GZIP = LogConfig(compression_type="gzip")
 
