@@ -70,8 +70,8 @@ MOVING := --moving-leaders -m moving -k "$(PATIENT)" tests/clients
 
 # Three stages at a time, the long ones first. Tests of `test-processes` mostly wait for processes;
 # the other stages have work for a core, and Spark's Java wants a gigabyte for each process.
-STAGES := test-processes test-spark test-histories test-simulation test-oracles test-clusters \
-  test-java test-moving
+STAGES := test-processes test-spark test-simulation test-histories test-clusters test-java \
+  test-oracles test-moving
 APART := unit contract spark simulation oracle conformance endurance torture
 
 # Not in `make check`: times of fixtures cost a tenth of the time of the unit tests.

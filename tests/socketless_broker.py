@@ -123,23 +123,28 @@ class SocketlessBroker:
         data: Path,
         disk: Disk | None = None,
         *,
+        clock: Clock | None = None,
         metadata: Callable[[AsyncioTasks], MetadataStore] | None = None,
         repeats: bool = True,
         seed: int = 7,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Keys of `settings` have `_` for `.`. A broker with another seed is another process."""
+        """Keys of `settings` have `_` for `.`. A broker with another seed is another process.
+
+        clock: by default `self.clock`, which the test moves.
+        """
         self.tasks = AsyncioTasks(asyncio.get_running_loop())
         self.disk = disk or PosixDisk()
         self.clock, net = ManualClock(), FakeSocket()
+        clock = clock or self.clock
         world = Environment(
-            self.clock,
+            clock,
             self.disk,
             net,
             self.tasks,
             SeededRandom(seed),
             PythonProcesses(),
-            metadata(self.tasks) if metadata else _embedded(data, self.clock),
+            metadata(self.tasks) if metadata else _embedded(data, clock),
             64,
         )
         values = {key.replace("_", "."): text for key, text in (settings or {}).items()}
@@ -175,23 +180,26 @@ class SocketlessBroker:
     def connect(self) -> FakeSocket:
         """Use a new connection from now on, as `principal` if set; return its socket."""
         self.socket = FakeSocket()
-        connections = self.dispatcher.connections
-        self.connection = Connection(
-            self.socket,
-            self._session(),
-            self.dispatcher,
-            self.socket,
-            self.disk,
-            self.tasks,
-            connections.limits(1 << 20),
-        )
+        self.connection = self.connection_over(self.socket, 1 << 20)
         self.connection.open()
         return self.socket
 
-    def _session(self) -> ClientSession:
+    def connection_over(self, sock: FakeSocket, frame_size_max: int) -> Connection:
+        """Return a connection that is not open yet."""
+        return Connection(
+            sock,
+            self._session(sock),
+            self.dispatcher,
+            sock,
+            self.disk,
+            self.tasks,
+            self.dispatcher.connections.limits(frame_size_max),
+        )
+
+    def _session(self, sock: FakeSocket) -> ClientSession:
         if self.principal is None:
-            return ClientSession(self.socket, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
-        session = ClientSession(self.socket, "SASL", SecurityProtocol.SASL_PLAINTEXT)
+            return ClientSession(sock, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
+        session = ClientSession(sock, "SASL", SecurityProtocol.SASL_PLAINTEXT)
         session.authentication.begin()
         session.authentication.succeed(self.principal)
         return session

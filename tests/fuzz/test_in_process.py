@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.fed_server import FedServer, Good, create
+from fuzz.fed_broker import FedBroker, Good, create
 from fuzz.frames import NEGOTIATION, Frames
 
 STALL_MAX_S = 1.0
@@ -45,11 +45,11 @@ def _resident_bytes() -> int:
     return int(fields[1]) * 4096
 
 
-async def _fuzz(server: FedServer, frames: Frames, count: int, stalls: Stalls, good: Good) -> int:
+async def _fuzz(server: FedBroker, frames: Frames, count: int, stalls: Stalls, good: Good) -> int:
     """Returns the bytes sent."""
     sent = number = 0
     while number < count:
-        sock, connection = server.connect()
+        sock, connection = server.open()
         if frames.random.random() < 0.5:
             sock.feed(NEGOTIATION)
         for _ in range(_FRAMES_PER_CONNECTION):
@@ -86,8 +86,8 @@ def test_damaged_frames_harm_no_other_connection(
     caplog.set_level("ERROR")
 
     async def scenario() -> None:
-        async with FedServer(tmp_path) as server:
-            good = Good(server.connect()[0])
+        async with FedBroker(tmp_path) as server:
+            good = Good(server.open()[0])
             await create(good)
             await good.check()
             warm = Stalls()

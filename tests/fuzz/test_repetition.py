@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fuzz.fed_server import FedServer
+from fuzz.fed_broker import FedBroker
 from lakelog.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
 from lakelog.protocol.fetch import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.groups import ConsumerGroupDescribeRequest, DescribeGroupsRequest
@@ -74,10 +74,10 @@ REQUESTS: dict[str, tuple[Callable[[int], Any], int, Callable[[Any], Any]]] = {
 
 def _ask(folder: Path, message: Any, version: int) -> Any:
     async def scenario() -> Any:
-        async with FedServer(folder) as server:
+        async with FedBroker(folder) as server:
             topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
-            await server.connect()[0].ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
-            return await server.connect()[0].ask(message, version)
+            await server.open()[0].ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+            return await server.open()[0].ask(message, version)
 
     return asyncio.run(scenario())
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from broker_process import BrokerProcess
-from fuzz.fed_server import FedServer, FedSocket, Good, create
+from fuzz.fed_broker import FedBroker, FedSocket, Good, create
 from fuzz.good_client import GoodClient, allow_files, resident_bytes
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.registry import APIS
@@ -94,13 +94,13 @@ def test_a_flood_of_requests_takes_a_bounded_part_of_each_loop_iteration(
 
     async def scenario() -> None:
         clock = _LateClock()
-        async with FedServer(tmp_path, clock) as server:
-            good = Good(server.connect(_LoopFedSocket)[0])
+        async with FedBroker(tmp_path, clock) as server:
+            good = Good(server.open(_LoopFedSocket)[0])
             await create(good)
             await good.check()
             counted = _Counted(server, clock)
             for _ in range(_FLOOD):
-                server.connect(_LoopFedSocket)[0].feed(request_ * 50)
+                server.open(_LoopFedSocket)[0].feed(request_ * 50)
             for _ in range(20):
                 begun = counted.iterations
                 await good.check()
@@ -125,7 +125,7 @@ class _LateClock(SystemClock):
 class _Counted:
     """Iterations of the loop, and the requests of each that were handed to the dispatcher."""
 
-    def __init__(self, server: FedServer, clock: _LateClock) -> None:
+    def __init__(self, server: FedBroker, clock: _LateClock) -> None:
         self._clock = clock
         self.iterations = self.handled = self.most_in_a_iteration = 0
         self._before = 0

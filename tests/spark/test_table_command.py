@@ -48,7 +48,7 @@ def test_a_table_is_synced_from_the_command_line(
     assert followed["metadata_path"].removeprefix("file://") in followed["snippets"]["duckdb"]
 
     interrupted = Sync(bootstrap, *where, "--follow", "--every", "1s", "-f", "json")
-    again = Sync(bootstrap, *where, "-f", "json", program=PLAIN).result()
+    again = Sync(bootstrap, *where, "-f", "json").result()
     eventually(lambda: list(tmp_path.glob("checkpoints/*/*/metadata")), TIMEOUT_S)
     interrupted.interrupt()
     for nothing_new in (again, interrupted.result()):

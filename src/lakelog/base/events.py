@@ -51,3 +51,14 @@ class FailingTask:
     def succeeded(self) -> None:
         """Note a step without an exception."""
         self.is_failing = False
+
+    def __enter__(self) -> None:
+        """Begin a step whose unexpected exception ends here."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, Exception):
+            self.failed(error)
+            return True
+        if error is None:
+            self.succeeded()
+        return False

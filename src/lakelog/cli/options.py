@@ -37,7 +37,6 @@ class Verbosity:
 
     @staticmethod
     def declare(command: Command) -> None:
-        """Add the options to a command."""
         add = partial(command.add_argument, is_common=True)
         add("-q", "--quiet", action="store_true", help="Print only errors and warnings.")
         add(
@@ -57,7 +56,6 @@ class CommandSession(Verbosity):
 
     @staticmethod
     def declare(command: Command) -> None:
-        """Add the options to a command."""
         Verbosity.declare(command)
         add = partial(command.add_argument, is_common=True)
         add(
@@ -84,7 +82,6 @@ class Output:
 
     @staticmethod
     def declare(command: Command) -> None:
-        """Add the option to a command."""
         command.add_argument(
             *("-f", "--format"),
             is_common=True,
@@ -101,7 +98,6 @@ class Consent:
 
     @staticmethod
     def declare(command: Command) -> None:
-        """Add the option to a command."""
         command.add_argument(
             "-y", "--yes", is_common=True, action="store_true", help="Skip the confirmation."
         )

@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED = "offline", "under-min-isr", "under-replicated"
 _PROBLEMS = (OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED)
 """The gravest first."""
-_COLUMNS = (
-    "topic",
-    "partition",
-    "problem",
-    "leader",
-    "replicas",
-    "isr",
-    "min_isr",
-    "offline_replicas",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +104,8 @@ def health_document(
         }
         for row in ailing
     ]
-    parts = [Listing(rows, _COLUMNS)] if rows else []
-    parts += [Listing(folders, ("broker", "problem"))] if folders else []
+    parts = [Listing(rows)] if rows else []
+    parts += [Listing(folders)] if folders else []
     # As a number alone, the id of one broker would pass for a count.
     shown = {
         name: [f"id {node_id}" for node_id in value] if isinstance(value, list) else value
@@ -129,8 +119,6 @@ def _in_state(states: Mapping[int, str], name: str) -> list[int]:
 
 
 _NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED
-
-_CANDIDATE_COLUMNS = ("topic", "partition", "replica", "last_epoch", "log_end_offset", "note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +169,7 @@ def candidate_listing(partitions: Iterable[Candidates]) -> Listing:
         for replica in partition.replicas
         for end in (partition.ends.get(replica),)
     ]
-    return Listing(rows, _CANDIDATE_COLUMNS)
+    return Listing(rows)
 
 
 def _candidate_note(candidates: Candidates, replica: int) -> str:

@@ -1,6 +1,6 @@
 """Durations, times and positions in a topic as users write them.
 
-A position selects an offset in each partition:
+A position selects an offset in each partition; `lakelog group reset` checks and shifts offsets.
 
 start  end      the log start offset, the log end offset
 42              offset 42
@@ -11,7 +11,7 @@ start  end      the log start offset, the log end offset
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -223,3 +223,85 @@ def check_reached(
 
     for key, offset in sorted(beyond(position, bounds).items()):
         raise OffsetOutOfRangeError(*key, offset, *bounds[key], hint=hint)
+
+
+def existing(admin: Admin, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return the existing partitions in order.
+
+    Raises `KafkaError`.
+    """
+    topics = {topic.name: len(topic.partitions) for topic in admin.topics.list(internal=True)}
+    return sorted({(name, number) for name, number in keys if number < topics.get(name, 0)})
+
+
+def chosen(
+    admin: Admin, topics: Sequence[str], committed: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    """Return the partitions of `topics` (NAME or NAME:0,2), or all with committed offsets.
+
+    Raises `CliError` for a missing partition.
+    """
+    if not topics:
+        return existing(admin, committed)
+    keys: dict[TopicPartition, None] = {}
+    for text in topics:
+        name, numbers = parse_partitions(text)
+        partitions = [row.partition for row in admin.topics.describe(name).partitions]
+        for number in numbers or partitions:
+            if number not in partitions:
+                raise CliError("LL0104", f"topic '{name}' has no partition {number}")
+            keys[name, number] = None
+    return list(keys)
+
+
+def parse_partitions(text: str) -> tuple[str, list[int]]:
+    """Return topic and partitions of NAME:0,2; NAME alone has no partitions listed.
+
+    Raises `CliError` LL0902 for any other text.
+    """
+    name, separator, numbers = text.partition(":")
+    if not separator:
+        return name, []
+    parts = numbers.split(",")
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
+        raise CliError("LL0902", f"--topic {text} is neither NAME nor NAME:0,2")
+    return name, [int(part) for part in parts]
+
+
+def shifted(
+    bounds: Mapping[TopicPartition, Bounds], committed: Mapping[TopicPartition, int], by: int
+) -> dict[TopicPartition, int]:
+    """Return committed offsets moved by a number, within the log.
+
+    `by` may be negative; offsets are limited to the log's start and end.
+    """
+    return {
+        key: max(limits.start, min(limits.end, committed[key] + by))
+        for key, limits in bounds.items()
+        if key in committed
+    }
+
+
+def check_inside(position: Position, bounds: Mapping[TopicPartition, Bounds]) -> None:
+    """Check the new offsets. Raises `OffsetOutOfRangeError` (LL0107) for one outside the log."""
+    from lakelog.client.errors import OffsetOutOfRangeError
+
+    hint = "use --topic NAME:0,2 to reset some partitions only, or --to start or --to end"
+    check_reached(position, bounds, hint)
+    for key in sorted(before_start(position, bounds)):
+        raise OffsetOutOfRangeError(*key, position.number, *bounds[key], hint=hint)
+
+
+def resolve_inside(
+    admin: Admin, position: Position, bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, int]:
+    """Return the offset that a position selects in each partition. Raises like `check_inside`."""
+    check_inside(position, bounds)
+    return resolve_position(admin, position, bounds)
+
+
+def cut_short(
+    committed: Mapping[TopicPartition, int], targets: Mapping[TopicPartition, int], by: int
+) -> list[TopicPartition]:
+    """Return the partitions in which a shift is limited by the start or end of the log."""
+    return [key for key, offset in sorted(targets.items()) if offset != committed[key] + by]

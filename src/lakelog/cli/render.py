@@ -31,12 +31,16 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Rows with equal keys. `columns` are the columns of the table, in order."""
+    """Rows with equal keys. `columns` of the table are in order, by default all keys."""
 
     rows: Sequence[Row]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ()
     title: str = ""
     empty: str = ""
+
+    def __post_init__(self) -> None:
+        if self.rows and not self.columns:
+            object.__setattr__(self, "columns", tuple(self.rows[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ class WarehouseChoice:
 
     @staticmethod
     def declare(command: Command) -> None:
-        """Add the options to a command."""
         command.add_argument(
             "--warehouse",
             help="Folder or URI of the tables (default: as the topic's keys name it, or `warehouse`"
@@ -54,7 +53,6 @@ class TableChoice(WarehouseChoice):
 
     @staticmethod
     def declare(command: Command) -> None:
-        """Add the options to a command."""
         WarehouseChoice.declare(command)
         command.add_argument("--name", help="Name of the table (default: the topic's).")
 
@@ -63,6 +61,27 @@ class TableChoice(WarehouseChoice):
         """The options of this choice, as a user writes them."""
         given = {"warehouse": self.warehouse, "catalog": self.catalog, "name": self.name}
         return "".join(f" --{option} {value}" for option, value in given.items() if value)
+
+
+class TableTarget(TableChoice):
+    """The table that a command writes, which may be new."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def declare(command: Command) -> None:
+        command.add_argument(
+            "--warehouse",
+            help="Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` "
+            "in the broker's data folder).",
+        )
+        command.add_argument(
+            "--catalog",
+            help="Local folder of the catalog, and of the checkpoints and Spark's log of `sync` "
+            "(default: the warehouse; for a remote warehouse `warehouse` in the broker's data "
+            "folder).",
+        )
+        command.add_argument("--name", help="Name of the table (default: the topic's).")
 
 
 ANY_WAREHOUSE = WarehouseChoice()

@@ -19,10 +19,12 @@ from typing import Any, Generic, Protocol, TypeVar
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.coordinator.keys import partition_for
+from lakelog.coordinator.requests import ClientRequest
 from lakelog.coordinator.shard import (
     Now,
     PartitionLog,
     PartitionLogs,
+    Reply,
     Request,
     Result,
     Shard,
@@ -173,6 +175,7 @@ class Reloads:
 
 
 S = TypeVar("S", bound=Shard[Any])
+T = TypeVar("T")
 
 
 def _provides_nothing(need: object, request: object) -> None:
@@ -397,3 +400,49 @@ def _code_without(context: ShardContext[Any] | None) -> ErrorCode:
     if context is None:
         return ErrorCode.NOT_COORDINATOR
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class Coordinator(Generic[S]):
+    """The partitions of a coordinator, and the way of its requests to their shards."""
+
+    _host: ShardHost[S]
+
+    def partition_for(self, key: str) -> int:
+        """Return the partition whose leader coordinates a group or a transactional id."""
+        return self._host.partition_for(key)
+
+    @property
+    def partitions(self) -> list[int]:
+        """Partitions that are loaded or being loaded."""
+        return self._host.partitions
+
+    @property
+    def loading(self) -> list[int]:
+        """Partitions that are being loaded."""
+        return self._host.loading
+
+    def leader_epoch(self, partition: int) -> int | None:
+        """Return the leader epoch for which a partition is loaded or being loaded, if it is."""
+        return self._host.leader_epoch(partition)
+
+    async def load_partition(self, partition: int, leader_epoch: int) -> None:
+        """Load a partition; called when this broker has become its leader.
+
+        Until it returns, requests get `COORDINATOR_LOAD_IN_PROGRESS`. Raises `KafkaError` or
+        `OSError` from the log, `CorruptRecord` or `WireError`; the partition then stays unloaded.
+        """
+        await self._host.load(partition, leader_epoch)
+
+    def unload_partition(self, partition: int) -> None:
+        """Unload a partition; called when the leader epoch is over."""
+        self._host.unload(partition)
+
+    def close(self) -> None:
+        """Unload all partitions; also called when the coordinator's topic was deleted."""
+        self._host.close()
+
+    def _ask(self, request: ClientRequest) -> Reply[T]:
+        """Have the request decided; return its future."""
+        self._host.ask(request)
+        future: Reply[T] = request.future
+        return future

@@ -56,8 +56,12 @@ def log_bug(step: str, subject: str, **fields: Any) -> None:
         subject: a partition, a group or a transactional id.
         fields: of the event.
     """
-    failed = event("coordinator_failed", **fields)
-    logger.exception("unexpected error while %s for %s", step, subject, extra=failed)
+    logger.exception(
+        "unexpected error while %s for %s",
+        step,
+        subject,
+        extra=event("coordinator_failed", **fields),
+    )
 
 
 def complete(future: Any, response: object) -> None:

@@ -270,18 +270,6 @@ def _load_ints(value: list[Any]) -> object:
     return tuple(value)
 
 
-def _dump_uuids(value: tuple[bytes, ...]) -> object:
-    return [encode_uuid(uuid) for uuid in value]
-
-
-def _load_uuids(value: list[Any]) -> object:
-    return tuple([decode_uuid(uuid) for uuid in value])
-
-
-def _dump_endpoints(endpoints: tuple[Endpoint, ...]) -> object:
-    return [[endpoint.name, endpoint.host, endpoint.port] for endpoint in endpoints]
-
-
 def _load_features(value: list[Any]) -> object:
     return tuple([SupportedLevels(str(name), int(low), int(high)) for name, low, high in value])
 
@@ -296,9 +284,13 @@ _TEXT = _Kind((str,))
 _OPTIONAL_TEXT = _Kind((str, type(None)))
 _UUID = _Kind((str,), encode_uuid, lru_cache(decode_uuid))
 _INTS = _Kind((list,), None, _load_ints)
-_UUIDS = _Kind((list,), _dump_uuids, _load_uuids)
+_UUIDS = _Kind(
+    (list,),
+    lambda uuids: [encode_uuid(uuid) for uuid in uuids],
+    lambda value: tuple([decode_uuid(uuid) for uuid in value]),
+)
 _FEATURES = _Kind((list,), None, _load_features)
-_ENDPOINTS = _Kind((list,), _dump_endpoints, _load_endpoints)
+_ENDPOINTS = _Kind((list,), None, _load_endpoints)
 
 
 class _Form(NamedTuple):
@@ -328,6 +320,7 @@ def _form(record: type[Any], name: str, *kinds: _Kind, version: int = 0, since: 
 
 _BROKER = (_INT, _UUID, _INT, _ENDPOINTS, _OPTIONAL_TEXT)
 _PARTITION = (_UUID, _INT, _INTS, _INTS, _INT, _INT, _INT)
+_PARTITION_V1 = (*_PARTITION, _INTS, _INTS)
 _FORMS: tuple[_Form, ...] = (
     _form(ClusterRecord, "cluster", _TEXT),
     _form(BrokerRecord, "broker", *_BROKER),
@@ -343,17 +336,8 @@ _FORMS: tuple[_Form, ...] = (
     _form(BrokerUnregistered, "broker-unregistered", _INT, _INT),
     _form(TopicRecord, "topic", _TEXT, _UUID),
     _form(PartitionRecord, "partition", *_PARTITION),
-    _form(PartitionRecord, "partition", *_PARTITION, _INTS, _INTS, version=1),
-    _form(
-        PartitionRecord,
-        "partition",
-        *_PARTITION,
-        _INTS,
-        _INTS,
-        _INTS,
-        version=2,
-        since=OFFLINE_SINCE,
-    ),
+    _form(PartitionRecord, "partition", *_PARTITION_V1, version=1),
+    _form(PartitionRecord, "partition", *_PARTITION_V1, _INTS, version=2, since=OFFLINE_SINCE),
     _form(LeadersReviewed, "leaders-reviewed"),
     _form(TopicRemoved, "topic-removed", _UUID),
     _form(ConfigRecord, "config", _INT, _TEXT, _TEXT, _OPTIONAL_TEXT),

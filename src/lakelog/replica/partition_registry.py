@@ -18,10 +18,6 @@ from lakelog.runtime.api import File
 from lakelog.storage.files import parse_dir_name
 
 
-def _nowhere(topic: str | bytes, index: int) -> Role | None:
-    return None
-
-
 class PartitionRegistry:
     """Partitions by topic name or id, and the reasons for which others are offline.
 
@@ -30,7 +26,9 @@ class PartitionRegistry:
             None for a partition that does not exist.
     """
 
-    def __init__(self, elsewhere: Callable[[str | bytes, int], Role | None] = _nowhere) -> None:
+    def __init__(
+        self, elsewhere: Callable[[str | bytes, int], Role | None] = lambda topic, index: None
+    ) -> None:
         self._elsewhere = elsewhere
         self._by_key: dict[tuple[str | bytes, int], Partition] = {}
         self._all: dict[Partition, None] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import fcntl
@@ -13,13 +12,16 @@ import signal
 import sys
 import threading
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakelog.base.errors import is_shortage
 from lakelog.runtime.api import Buffer, Child, File, FileLock, ProcessUsage
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
 
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _OWN_FILE, _OWN_FOLDER = 0o600, 0o700
@@ -410,8 +412,10 @@ class PythonProcesses:
     """The `Processes` of `lakelog.runtime.api`, with the Python of this process."""
 
     async def start(self, module: str) -> Child:
+        from asyncio.subprocess import PIPE, create_subprocess_exec  # commands without a loop
+
         command = (sys.executable, "-m", module, str(os.getpid()))
-        return ChildProcess(await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE))
+        return ChildProcess(await create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE))
 
     def usage(self) -> ProcessUsage:
         return process_usage()

@@ -35,6 +35,7 @@ from lakelog.server.data_folder import DataFolder, FolderWatch
 from lakelog.server.event_log import log_changes, log_elections, log_leaderless
 from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Check, Stage
+from lakelog.server.monitoring.sources import LoopWatch, Sources
 from lakelog.server.options import Environment, ReadyInfo, ServeOptions, StartError
 from lakelog.server.replication.replica_manager import ReplicaEvents, ReplicaManager
 from lakelog.server.requests.admission import Admission
@@ -98,7 +99,7 @@ class Server:
         )
         environment.metadata.watch_device(folder.directory.distrust_page_cache)
         self._control = control = ControlPlane(options, environment, folder.shortages)
-        self._replicas = replicas = ReplicaManager(
+        self._replicas = ReplicaManager(
             options,
             environment,
             folder,
@@ -123,17 +124,7 @@ class Server:
         self._listeners = Listeners(
             options, environment, self._dispatcher, shared.connections, self._config
         )
-        self._monitoring = Monitoring(
-            self.broker,
-            self._dispatcher,
-            environment.clock,
-            environment.tasks,
-            environment.fsyncs,
-            environment.processes,
-            control.peers,
-            replicas.role_changes,
-            lambda: self._coordinators.is_current,
-        )
+        self._monitoring = Monitoring(self._make_sources(), lambda: self._coordinators.is_current)
         self._maintenance = self._make_maintenance(shared.connections)
         self._folder_watch = self._make_folder_watch()
 
@@ -239,6 +230,19 @@ class Server:
             broker.partitions.note_unreadable,
         )
 
+    def _make_sources(self) -> Sources:
+        broker, environment = self.broker, self._environment
+        fsyncs = environment.fsyncs
+        return Sources(
+            broker,
+            self._dispatcher,
+            LoopWatch(environment.clock, environment.tasks, broker.requests, fsyncs),
+            fsyncs,
+            environment.processes,
+            self._control.peers,
+            self._replicas.role_changes,
+        )
+
     def _make_maintenance(self, connections: ConnectionRegistry) -> Maintenance:
         environment = self._environment
         sweep = ConnectionSweep(
@@ -323,7 +327,7 @@ class Server:
             if folder.directory.has_lost and not self._options.is_clustered:
                 await control.forget_epochs()
             if self._options.is_clustered and self._replicas.logs.lost:
-                await control.report_loss(
+                await control.membership.report_loss(
                     folder.directory.meta.directory_id, self._replicas.logs.lost
                 )
             folder.directory.trust_page_cache()

@@ -10,10 +10,14 @@ Source: `org.apache.kafka.storage.internals.log.LogFileUtils` and `UnifiedLog`.
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from pathlib import Path
 
+from lakelog.base.events import event
 from lakelog.runtime.api import Disk
+
+_logger = logging.getLogger(__name__)
 
 LOG = ".log"
 INDEX = ".index"
@@ -107,6 +111,11 @@ def stray_since_now(name: str, now_ms: int) -> str:
 
 def _stamped(unique: str, now_ms: int) -> str:
     return f"{now_ms:0{_TIME_LENGTH}x}{unique[_TIME_LENGTH:]}"
+
+
+def log_rebuild(text: str, path: Path, *args: object) -> None:
+    """Log that a file is made again from other files; `text` takes the path and `args`."""
+    _logger.warning(text, path, *args, extra=event("file_rebuilt", path=path))
 
 
 def read_if_exists(disk: Disk, path: Path) -> bytes | None:

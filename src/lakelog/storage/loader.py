@@ -32,6 +32,7 @@ from lakelog.storage.files import (
     TIME_INDEX,
     TXN_INDEX,
     file_name,
+    log_rebuild,
     offset_of,
     read_if_exists,
     remove_if_exists,
@@ -365,17 +366,11 @@ class LogLoader:
             # The checkpoint file may be older than the log, or of a log that was truncated since. A
             # wrong entry would make a follower truncate at the wrong offset (KIP-101).
             if recorded and not _agree(epochs.entries, recorded, request.recovery_point):
-                _logger.warning(
-                    "%s differs from known-logs; rebuilding it",
-                    path,
-                    extra=event("file_rebuilt", path=path),
-                )
+                log_rebuild("%s differs from known-logs; rebuilding it", path)
                 epochs = _rewritten(recorded)
         except MalformedCheckpoint as error:
             if segments[-1].next_offset > segments[0].base_offset:
-                _logger.warning(
-                    "%s: %s; rebuilding it", path, error, extra=event("file_rebuilt", path=path)
-                )
+                log_rebuild("%s: %s; rebuilding it", path, error)
             epochs = _rewritten(recorded)
             # The file is damaged and no checkpoint has its entries: every header is read.
             if not recorded:

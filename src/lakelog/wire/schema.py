@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar, TypeVar, dataclass_transform, overload
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, overload
 
 from lakelog.wire.primitives import FIXED_FORMATS
 from lakelog.wire.shapes import Field, Versions, compile_init, describe, frozen_default, parse
@@ -99,62 +99,54 @@ class Message(Struct):
         cls.__encoders__ = {}
 
 
-def _fixed(type_name: str, versions: str, tag: int | None, default: Any) -> Any:
-    return Field(type_name, versions=parse(versions), tag=tag, default=default)
+def _fixed(type_name: str, versions: str, tag: int | None, default: E) -> E:
+    field: Any = Field(type_name, versions=parse(versions), tag=tag, default=default)
+    return cast(E, field)
 
 
 def boolean(versions: str = "0+", *, tag: int | None = None, default: bool = False) -> bool:
     """Declare a boolean of one byte."""
-    result: bool = _fixed("bool", versions, tag, default)
-    return result
+    return _fixed("bool", versions, tag, default)
 
 
 def int8(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
     """Declare a signed integer of 1 byte."""
-    result: int = _fixed("int8", versions, tag, default)
-    return result
+    return _fixed("int8", versions, tag, default)
 
 
 def int16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
     """Declare a signed integer of 2 bytes."""
-    result: int = _fixed("int16", versions, tag, default)
-    return result
+    return _fixed("int16", versions, tag, default)
 
 
 def uint16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
     """Declare an unsigned integer of 2 bytes."""
-    result: int = _fixed("uint16", versions, tag, default)
-    return result
+    return _fixed("uint16", versions, tag, default)
 
 
 def int32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
     """Declare a signed integer of 4 bytes."""
-    result: int = _fixed("int32", versions, tag, default)
-    return result
+    return _fixed("int32", versions, tag, default)
 
 
 def uint32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
     """Declare an unsigned integer of 4 bytes."""
-    result: int = _fixed("uint32", versions, tag, default)
-    return result
+    return _fixed("uint32", versions, tag, default)
 
 
 def int64(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
     """Declare a signed integer of 8 bytes."""
-    result: int = _fixed("int64", versions, tag, default)
-    return result
+    return _fixed("int64", versions, tag, default)
 
 
 def float64(versions: str = "0+", *, tag: int | None = None, default: float = 0.0) -> float:
     """Declare an IEEE 754 number of 8 bytes."""
-    result: float = _fixed("float64", versions, tag, default)
-    return result
+    return _fixed("float64", versions, tag, default)
 
 
 def uuid(versions: str = "0+", *, tag: int | None = None) -> bytes:
     """Declare a UUID: 16 bytes, all zero by default."""
-    result: bytes = _fixed("uuid", versions, tag, bytes(16))
-    return result
+    return _fixed("uuid", versions, tag, bytes(16))
 
 
 @overload

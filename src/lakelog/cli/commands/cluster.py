@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from lakelog.client.view import Topic
 
 
-_COLUMNS = ("feature", "level", "lowest", "highest", "note")
-
-
 def feature_listing(features: Iterable[Feature]) -> Listing:
     """Return one row per feature; lowest and highest are levels that all brokers support."""
     rows = [
@@ -36,7 +33,7 @@ def feature_listing(features: Iterable[Feature]) -> Listing:
         }
         for feature in features
     ]
-    return Listing(rows, _COLUMNS)
+    return Listing(rows)
 
 
 def _note(feature: Feature) -> str:
@@ -94,7 +91,6 @@ def changes(features: Mapping[str, Feature], targets: Mapping[str, int]) -> list
 
 app = Noun("cluster")
 
-_BROKER_COLUMNS = ("id", "address", "rack", "state", "is_controller", "leaders", "replicas")
 _STORE_KEY = "lakelog.metadata.store"
 _MIN_ISR = "min.insync.replicas"
 
@@ -298,7 +294,7 @@ def broker_listing(cluster: ClusterDescription, topics: Sequence[Topic]) -> List
         }
         for node_id, state in _states(cluster, topics).items()
     ]
-    return Listing(rows, _BROKER_COLUMNS)
+    return Listing(rows)
 
 
 def _states(cluster: ClusterDescription, topics: Sequence[Topic]) -> dict[int, str]:

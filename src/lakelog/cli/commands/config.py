@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 app = Noun("config")
 
 _COLUMNS = ("name", "value", "source")
-_STORED_COLUMNS = ("resource_type", "resource", "name", "value")
-_CHAIN_COLUMNS = ("in_force", "value", "source", "key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +42,6 @@ class Of:
 
     @staticmethod
     def declare(command: Command) -> None:
-        """Add the options to a command."""
         add = command.add_argument
         add("--topic", help="A topic's settings.")
         add("--broker", type=int, help="A broker's settings, by its node id.")
@@ -189,7 +186,7 @@ def _stored_listing(folder: Path, of: Of, keys: Sequence[str]) -> Listing:
         for key, value in values.items()
         if not keys or key in keys
     ]
-    return Listing(rows, _STORED_COLUMNS, empty="no values are stored")
+    return Listing(rows, empty="no values are stored")
 
 
 def _change_offline(
@@ -230,7 +227,7 @@ def altered(
     """Return the changes as data; a value of null stands for a reset to the default."""
     rows = [{"name": key, "value": shown_value(key, value)} for key, value in changes.items()]
     facts = {"resource_type": kind.name.lower(), "resource": name or None, "executed": not dry_run}
-    return Document({**facts, "changes": rows}, facts, [Listing(rows, ("name", "value"))])
+    return Document({**facts, "changes": rows}, facts, [Listing(rows)])
 
 
 def document(entry: ConfigEntry) -> Document:
@@ -245,7 +242,7 @@ def document(entry: ConfigEntry) -> Document:
         for number, item in enumerate(entry.synonyms)
     ]
     facts = {**_facts(entry), "documentation": entry.documentation or None}
-    return Document({**facts, "chain": chain}, facts, [Listing(chain, _CHAIN_COLUMNS)])
+    return Document({**facts, "chain": chain}, facts, [Listing(chain)])
 
 
 def _facts(entry: ConfigEntry) -> Mapping[str, Any]:

@@ -10,19 +10,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.commands.group_plan import (
-    chosen,
-    cut_short,
-    existing,
-    plan,
-    resolve_inside,
-    shifted,
-)
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.interaction import confirm_deletion, for_each
 from lakelog.cli.options import CommandSession, Consent, Output, open_admin
-from lakelog.cli.positions import Position, TopicPartition, parse_position, read_bounds
+from lakelog.cli.positions import (
+    Position,
+    TopicPartition,
+    chosen,
+    cut_short,
+    existing,
+    parse_position,
+    read_bounds,
+    resolve_inside,
+    shifted,
+)
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
@@ -285,8 +287,7 @@ def listing(
         }
         for group in groups
     ]
-    columns = ("group", "state", "type", "protocol_type", "members", "lag")
-    return Listing(rows, columns, empty="no groups")
+    return Listing(rows, empty="no groups")
 
 
 def document(
@@ -384,3 +385,25 @@ def _say_what_next(group: Group | None, *, quiet: bool) -> None:
     if group is not None and group.members:
         note("the group has members; stop them first", quiet=quiet)
     note("dry run; add --execute to apply", quiet=quiet)
+
+
+def plan(
+    group: str,
+    committed: Mapping[TopicPartition, int],
+    targets: Mapping[TopicPartition, int],
+    *,
+    executed: bool,
+) -> Document:
+    """Return the rows of a plan: present and new offset of each partition."""
+    rows = [
+        {
+            "topic": key[0],
+            "partition": key[1],
+            "committed_offset": committed.get(key),
+            "new_offset": offset,
+            "change": offset - committed[key] if key in committed else None,
+        }
+        for key, offset in sorted(targets.items())
+    ]
+    data = {"group": group, "executed": executed, "plan": rows}
+    return Document(data, {"group": group, "executed": executed}, [Listing(rows)])

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.declaration import Noun, argument, flag
@@ -183,18 +183,14 @@ def produce(
         partition=partition,
         keep_partitions=keep_partitions,
     )
-    settings = _Settings(compression, _ACKS[acks], _linger_ms(linger, session))
+    settings = {
+        "compression": compression,
+        "acks": _ACKS[acks],
+        "linger_ms": _linger_ms(linger, session),
+    }
     started = time.monotonic()
     report = _produce(topic, file, parser, settings, session)
     return _finish(report, topic, time.monotonic() - started, session, output)
-
-
-class _Settings(NamedTuple):
-    """Settings of the producer."""
-
-    compression: str
-    acks: int
-    linger_ms: int
 
 
 def _linger_ms(text: str, session: CommandSession) -> int:
@@ -213,7 +209,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 
 def _produce(
-    topic: str, file: str, parser: LineParser, settings: _Settings, session: CommandSession
+    topic: str, file: str, parser: LineParser, settings: dict[str, Any], session: CommandSession
 ) -> Report:
     from lakelog.client.producer import Producer
 
@@ -224,12 +220,10 @@ def _produce(
             session.brokers,
             batch_bytes=target.batch_bytes,
             max_request_bytes=REQUEST_BYTES_MAX,
-            acks=settings.acks,
-            compression=settings.compression,
-            linger_ms=settings.linger_ms,
             request_timeout_ms=timeout_ms,
             delivery_timeout_ms=timeout_ms,
             max_block_ms=timeout_ms,
+            **settings,
         )
         patience_s = session.timeout_s
         try:

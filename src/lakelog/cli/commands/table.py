@@ -15,6 +15,7 @@ from lakelog.cli.render import Document, Listing, counted, note, show
 from lakelog.cli.table_locations import (
     ANY_TABLE,
     TableChoice,
+    TableTarget,
     WarehouseChoice,
     at,
     chosen_locations,
@@ -46,17 +47,6 @@ _LISTED = ("topic", "table", "latest", "enabled", "warehouse", "archived", "lag"
     ),
     flag("--follow", help="Continue with new records until ^C."),
     argument("--every", help="Time between commits with --follow or --enabled (default 60s)."),
-    argument(
-        "--warehouse",
-        help="Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` "
-        "in the broker's data folder).",
-    ),
-    argument(
-        "--catalog",
-        help="Local folder of the catalog, the checkpoints and Spark's log (default: the "
-        "warehouse; for a remote warehouse `warehouse` in the broker's data folder).",
-    ),
-    argument("--name", help="Name of the table (default: the topic's)."),
     flag(
         "--skip-lost",
         help="Continue even if records were lost. Rows of records that the topic lost after "
@@ -86,6 +76,7 @@ _LISTED = ("topic", "table", "latest", "enabled", "warehouse", "archived", "lag"
         "--shared-warehouse",
         help="The warehouse folder is mounted on all hosts of the Spark master.",
     ),
+    where=TableTarget,
     session=CommandSession,
     output=Output,
 )
@@ -95,15 +86,13 @@ def sync(
     enabled: bool = False,
     follow: bool = False,
     every: str = "60s",
-    warehouse: str | None = None,
-    catalog: str | None = None,
-    name: str | None = None,
     skip_lost: bool = False,
     null_timestamps: bool = False,
     errors: Literal["stop", "dead-letter", "skip"] | None = None,
     adopt: Literal["snapshot", "property", "rows"] | None = None,
     master: str = "local[2]",
     shared_warehouse: bool = False,
+    where: TableTarget,
     session: CommandSession,
     output: Output,
 ) -> None:
@@ -112,7 +101,7 @@ def sync(
     The table gets every record exactly once, even if the command is repeated or interrupted.
     """
     require_libraries()
-    _check_target(topic, enabled=enabled, is_for_one=bool(follow or name or adopt))
+    _check_target(topic, enabled=enabled, is_for_one=bool(follow or where.name or adopt))
     options: dict[str, Any] = {
         "every_s": parse_duration_s(every),  # before `chosen_locations`, which may ask the broker
         "skip_lost": skip_lost,
@@ -121,12 +110,18 @@ def sync(
         "master": master,
         "is_warehouse_shared": shared_warehouse,
     }
-    where, options["catalog_folder"] = chosen_locations(session, warehouse, catalog)
+    warehouse, catalog = chosen_locations(session, where.warehouse, where.catalog)
+    options["catalog_folder"] = catalog
     if topic is None:
-        _run_enabled(session, where, options)
+        _run_enabled(session, warehouse, options)
         return
-    options |= {"follow": follow, "table": name, "adopt": adopt, "timeout_s": session.timeout_s}
-    _show(_run(session, topic, where, options), output)
+    options |= {
+        "follow": follow,
+        "table": where.name,
+        "adopt": adopt,
+        "timeout_s": session.timeout_s,
+    }
+    _show(_run(session, topic, warehouse, options), output)
 
 
 def _check_target(topic: str | None, *, enabled: bool, is_for_one: bool) -> None:
@@ -235,22 +230,11 @@ def document(result: dict[str, Any], snippets: dict[str, str]) -> Document:
     ]
     facts = {key: value for key, value in result.items() if key != "ends"}
     data = {**facts, "partitions": ends, "snippets": snippets}
-    return Document(data, facts, [Listing(ends, ("partition", "archived_to"))])
+    return Document(data, facts, [Listing(ends)])
 
 
 @app.command(
     argument("topic", help="Topic to archive."),
-    argument(
-        "--warehouse",
-        help="Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` "
-        "in the broker's data folder).",
-    ),
-    argument(
-        "--catalog",
-        help="Local folder of the catalog (default: the warehouse; for a remote warehouse "
-        "`warehouse` in the broker's data folder).",
-    ),
-    argument("--name", help="Name of the table (default: the topic's)."),
     argument(
         "--partition-by",
         help="Partitions of a new table, such as `day(timestamp)` or "
@@ -261,17 +245,16 @@ def document(result: dict[str, Any], snippets: dict[str, str]) -> Document:
         help="Keep a second table with the newest record of each key (the topic's key "
         "`table.latest`).",
     ),
+    where=TableTarget,
     session=CommandSession,
     output=Output,
 )
 def create(
     topic: str,
     *,
-    warehouse: str | None = None,
-    catalog: str | None = None,
-    name: str | None = None,
     partition_by: str | None = None,
     latest: bool = False,
+    where: TableTarget,
     session: CommandSession,
     output: Output,
 ) -> None:
@@ -282,7 +265,7 @@ def create(
     used.
     """
     require_libraries()
-    where, folder = chosen_locations(session, warehouse, catalog)
+    warehouse, folder = chosen_locations(session, where.warehouse, where.catalog)
     from lakelog.tables.iceberg.warehouse import open_warehouse
     from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep import ownership
@@ -293,12 +276,12 @@ def create(
         TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
     ):
         admin.topics.describe(topic)
-        opened = open_warehouse(where, folder)
+        opened = open_warehouse(warehouse, folder)
         address = ownership.create(
-            admin, client, topic, opened, name or topic, partition_by, compacted=bool(latest)
+            admin, client, topic, opened, where.name or topic, partition_by, compacted=bool(latest)
         )
     table = ".".join(address.identifier)
-    data = {"topic": topic, "table": table, "uuid": address.uuid, "warehouse": where}
+    data = {"topic": topic, "table": table, "uuid": address.uuid, "warehouse": warehouse}
     show(Document(data, data), output.format)
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from lakelog.tables.upkeep.audit import PartitionAudit
     from lakelog.tables.upkeep.ownership import Overview
 
-_OFFSETS = ("partition", "archived_from", "archived_to", "log_start", "log_end", "lag")
 _AUDITED = (
     "partition",
     "archived_from",
@@ -234,7 +233,7 @@ def described(archive: TopicArchive, summary: Overview, compacted: dict[str, Any
         **compacted,
     }
     shown = {**facts, "bytes": sized(summary.size), "partition_by": summary.partition_by or None}
-    return Document({**facts, "partitions": rows}, shown, [Listing(rows, _OFFSETS)])
+    return Document({**facts, "partitions": rows}, shown, [Listing(rows)])
 
 
 def _audit_row(partition: PartitionAudit) -> dict[str, Any]:
@@ -327,8 +326,7 @@ def refresh(
         "commits": done.commits,
     }
     ends = [{"partition": p, "refreshed_to": end} for p, end in sorted(done.ends.items())]
-    listing = Listing(ends, ("partition", "refreshed_to"))
-    show(Document({**facts, "partitions": ends}, facts, [listing]), output.format)
+    show(Document({**facts, "partitions": ends}, facts, [Listing(ends)]), output.format)
     if stop.is_set():
         raise CliError("LL0604", "interrupted: some archived records are not in the table yet")
 

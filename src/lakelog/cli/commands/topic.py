@@ -342,8 +342,7 @@ def shortened(
         }
         for key, limits in sorted(bounds.items())
     ]
-    columns = ("partition", "log_start_offset", "log_end_offset", "deleted")
-    return Listing(rows, columns)
+    return Listing(rows)
 
 
 def _describe(admin: Admin, name: str, limit: str | None) -> Document:
@@ -456,7 +455,7 @@ def document(
         columns = (*columns, "elr", "last_known_elr")
     parts = [Listing(partitions, columns)]
     if settings:
-        parts.append(Listing(settings, ("name", "value", "source")))
+        parts.append(Listing(settings))
     return Document({**facts, "partitions": partitions, "configs": settings}, facts, parts)
 
 

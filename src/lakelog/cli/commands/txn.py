@@ -30,16 +30,6 @@ app = Noun("txn")
 _CHILD = re.compile(r".+(?:/[0-9]+){3}", re.DOTALL)
 _LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
 _SINK_COLUMNS = ("next_batch", "open_children")
-_CHILD_COLUMNS = ("transactional_id", "state", "start", "partitions")
-_HANGING_COLUMNS = (
-    "topic",
-    "partition",
-    "producer_id",
-    "producer_epoch",
-    "start_offset",
-    "last_write",
-)
-_PARTITION_COLUMNS = ("topic", "partition")
 _RUNNING = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _STATES = ("Empty", *_RUNNING, "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 
@@ -299,7 +289,7 @@ def hanging_listing(transactions: Iterable[HangingTransaction]) -> Listing:
         }
         for txn in transactions
     ]
-    return Listing(rows, _HANGING_COLUMNS, empty="no hanging transactions")
+    return Listing(rows, empty="no hanging transactions")
 
 
 def document(transaction: Transaction, now_ms: int) -> Document:
@@ -316,7 +306,7 @@ def document(transaction: Transaction, now_ms: int) -> Document:
         "running_ms": max(now_ms - transaction.start_ms, 0) if runs else None,
     }
     rows = [{"topic": topic, "partition": index} for topic, index in sorted(transaction.partitions)]
-    parts = [Listing(rows, _PARTITION_COLUMNS, empty="the transaction has no partitions")]
+    parts = [Listing(rows, empty="the transaction has no partitions")]
     if transaction.sink is not None:
         return _sink_document(facts, transaction.sink)
     return Document({**facts, "partitions": rows}, facts, parts)
@@ -338,5 +328,5 @@ def _sink_document(facts: dict[str, Any], sink: SinkControl) -> Document:
         }
         for child in sink.children
     ]
-    parts = [Listing(rows, _CHILD_COLUMNS, empty="the sink has no open children")]
+    parts = [Listing(rows, empty="the sink has no open children")]
     return Document({**control, "children": rows}, control, parts)

@@ -329,9 +329,4 @@ def _active(row: ProducerState) -> ActiveProducer:
 
 
 def _key(txn: HangingTransaction) -> tuple[str, int, int, int]:
-    return (
-        txn.topic,
-        txn.partition,
-        txn.producer.producer_id,
-        txn.producer.txn_start_offset,
-    )
+    return txn.topic, txn.partition, txn.producer.producer_id, txn.producer.txn_start_offset

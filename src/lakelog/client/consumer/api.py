@@ -24,8 +24,8 @@ from lakelog.base.errors import ErrorCode
 from lakelog.base.events import event
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, Membership, commit_offsets, fetch_committed
-from lakelog.client.consumer.batches import LEVELS
 from lakelog.client.consumer.columns import wanted_columns
+from lakelog.client.consumer.fetch import LEVELS
 from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Misplaced, Trouble
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember

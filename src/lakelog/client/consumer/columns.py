@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.consumer.batches import Batch
+from lakelog.client.consumer.fetch import Batch
 from lakelog.client.errors import ClientError
 from lakelog.client.offsets import TopicPartition
 from lakelog.columns.decoding.decode import ImpossibleTimestampError, decode_columns

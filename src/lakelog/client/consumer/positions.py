@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.consumer.batches import Batch
-from lakelog.client.consumer.fetch import Fetched
+from lakelog.client.consumer.fetch import Batch, Fetched
 from lakelog.client.errors import ClientError
 from lakelog.client.offsets import EpochEnd, TopicPartition
 from lakelog.records.batch import BatchHeader, CorruptRecord

@@ -14,13 +14,14 @@ from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.client.cluster import Cluster
 from lakelog.client.connection import Connection
-from lakelog.client.consumer.batches import Batch, unserved
 from lakelog.client.consumer.fetch import (
+    Batch,
     Fetched,
     FetchTarget,
     fetch_request,
     newest_version,
     read_response,
+    unserved,
 )
 from lakelog.client.errors import (
     ClientError,

@@ -19,9 +19,14 @@ from lakelog.coordinator.group.classic.member import (
     JoinRefusal,
     session_timeout_reason,
 )
-from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request, refusal
-from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
+from lakelog.coordinator.group.limits import (
+    GroupConfig,
+    GroupCounts,
+    GroupLimits,
+    Overrides,
+    Topics,
+)
 from lakelog.coordinator.group.offset_requests import OffsetCommit, TxnOffsetCommit, fetch_offsets
 from lakelog.coordinator.group.offsets import OffsetTable, in_order_of_eviction
 from lakelog.coordinator.group.queries import GroupFilter
@@ -34,7 +39,7 @@ from lakelog.coordinator.group.requests import (
     SyncGroup,
 )
 from lakelog.coordinator.group.shard import GroupShard
-from lakelog.coordinator.host import ShardHost
+from lakelog.coordinator.host import Coordinator, ShardHost
 from lakelog.coordinator.requests import ClientRequest, answered
 from lakelog.coordinator.shard import Now, PartitionLogs, Reply, Result, TransactionMarker
 from lakelog.protocol.group_members import (
@@ -127,7 +132,7 @@ def _no_overrides(_: str) -> Mapping[str, int]:
     return {}
 
 
-class GroupCoordinator:
+class GroupCoordinator(Coordinator[GroupShard]):
     """The coordinator of the groups in the loaded partitions.
 
     Args:
@@ -178,22 +183,6 @@ class GroupCoordinator:
         self._evictor = Evictor(self._host)
         self.admin = GroupAdmin(self._host, tasks, config.consumer)
 
-    # Ownership
-
-    def partition_for(self, group_id: str) -> int:
-        """Return the partition of `__consumer_offsets` whose leader coordinates the group."""
-        return self._host.partition_for(group_id)
-
-    @property
-    def partitions(self) -> list[int]:
-        """Partitions that are loaded or being loaded."""
-        return self._host.partitions
-
-    @property
-    def loading(self) -> list[int]:
-        """Partitions that are being loaded."""
-        return self._host.loading
-
     @property
     def groups_owned(self) -> list[str]:
         """Ids of the groups in the loaded partitions."""
@@ -213,26 +202,6 @@ class GroupCoordinator:
         for partition in self._host.partitions:
             with suppress(KafkaError):  # groups of a loading partition do not count yet
                 self._host.decide(partition, lambda shard, _: shard.expire_soon())
-
-    def leader_epoch(self, partition: int) -> int | None:
-        """Return the leader epoch for which a partition is loaded or being loaded, if it is."""
-        return self._host.leader_epoch(partition)
-
-    async def load_partition(self, partition: int, leader_epoch: int) -> None:
-        """Load a partition; called when this broker has become its leader.
-
-        Until it returns, requests get `COORDINATOR_LOAD_IN_PROGRESS`. Raises `KafkaError` or
-        `OSError` from the log, `CorruptRecord` or `WireError`; the partition then stays unloaded.
-        """
-        await self._host.load(partition, leader_epoch)
-
-    def unload_partition(self, partition: int) -> None:
-        """Unload a partition; called when the leader epoch is over."""
-        self._host.unload(partition)
-
-    def close(self) -> None:
-        """Unload all partitions; also called when `__consumer_offsets` was deleted."""
-        self._host.close()
 
     def on_topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
         """Note that topics were created, deleted or given partitions.
@@ -314,15 +283,12 @@ class GroupCoordinator:
 
         The response comes when the leader's assignment is committed.
         """
-        future = self._tasks.future()
-        self._host.ask(SyncGroup.of(request, future))
-        return future
+        return self._ask(SyncGroup.of(request, self._tasks.future()))
 
     def heartbeat(self, request: HeartbeatRequest, version: int) -> Reply[HeartbeatResponse]:
         """Decide Heartbeat (KIP-62). While the group is loading, the response has no error code."""
         future = self._tasks.future()
-        self._host.ask(Heartbeat(future=future, key=request.group_id, request=request))
-        return future
+        return self._ask(Heartbeat(future=future, key=request.group_id, request=request))
 
     def leave_group(self, request: LeaveGroupRequest, version: int) -> Reply[LeaveGroupResponse]:
         """Decide LeaveGroup (several members at once: KIP-345).
@@ -333,10 +299,9 @@ class GroupCoordinator:
         members = request.members
         if version < 3:
             members = [MemberIdentity(member_id=request.member_id)]
-        self._host.ask(
+        return self._ask(
             LeaveGroup(future=future, key=request.group_id, members=members, version=version)
         )
-        return future
 
     # Offsets
 
@@ -345,20 +310,18 @@ class GroupCoordinator:
     ) -> Reply[OffsetCommitResponse]:
         """Decide OffsetCommit; the reply comes when the offsets are committed."""
         future = self._tasks.future()
-        self._host.ask(
+        return self._ask(
             OffsetCommit(future=future, key=request.group_id, request=request, version=version)
         )
-        return future
 
     def txn_offset_commit(
         self, request: TxnOffsetCommitRequest, version: int
     ) -> Reply[TxnOffsetCommitResponse]:
         """Decide TxnOffsetCommit (KIP-98, group metadata: KIP-447); see `TxnOffsetCommit`."""
         future = self._tasks.future()
-        self._host.ask(
+        return self._ask(
             TxnOffsetCommit(future=future, key=request.group_id, request=request, version=version)
         )
-        return future
 
     def write_marker(self, partition: int, marker: TransactionMarker) -> Reply[ErrorCode]:
         """End a transaction in a partition of `__consumer_offsets`: apply or drop its offsets.

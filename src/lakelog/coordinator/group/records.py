@@ -268,6 +268,13 @@ _GROUP_VALUE_VERSION = 3
 
 _MEMBERS_MAX = 1_000_000
 
+_CLASSES: dict[int, tuple[type[Any], type[Message], type[Message]]] = {
+    _LEGACY_OFFSET_COMMIT: (OffsetRecord, OffsetCommitKey, OffsetCommitValue),
+    _OFFSET_COMMIT: (OffsetRecord, OffsetCommitKey, OffsetCommitValue),
+    _GROUP_METADATA: (GroupRecord, GroupMetadataKey, GroupMetadataValue),
+    **{kind: (ConsumerGroupRecord, *both) for kind, both in CONSUMER_GROUP_RECORDS.items()},
+}
+"""Classes of record, key and value by the type that the key begins with."""
 
 Record = OffsetRecord | GroupRecord | ConsumerGroupRecord
 Decision = Result[Record]
@@ -294,36 +301,18 @@ def _encode(record: Record, kind: int, version: int) -> tuple[bytes, bytes | Non
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
     """Return the record, or None if its type is unknown. Raises `WireError` if it is malformed."""
     kind = _version(key)
-    if kind in (_LEGACY_OFFSET_COMMIT, _OFFSET_COMMIT):
-        offset_key = decode(OffsetCommitKey, key, 0, 2)
-        return OffsetRecord(offset_key, None if value is None else _decode_offset(value))
-    if kind == _GROUP_METADATA:
-        group_key = decode(GroupMetadataKey, key, 0, 2)
-        return GroupRecord(group_key, None if value is None else _decode_group(value))
-    if kind in CONSUMER_GROUP_RECORDS:
-        return _decode_consumer(kind, key, value)
-    return None
-
-
-def _decode_consumer(kind: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord:
-    key_class, value_class = CONSUMER_GROUP_RECORDS[kind]
-    decoded_key: Any = decode(key_class, key, 0, 2)
-    if value is None:
-        return ConsumerGroupRecord(decoded_key, None)
-    decoded = decode(value_class, value, _version(value), 2, max_elements=_MEMBERS_MAX)
-    return ConsumerGroupRecord(decoded_key, decoded)
-
-
-def _decode_offset(value: bytes) -> OffsetCommitValue:
-    return decode(OffsetCommitValue, value, _version(value), 2)
-
-
-def _decode_group(value: bytes) -> GroupMetadataValue:
-    group = decode(GroupMetadataValue, value, _version(value), 2, max_elements=_MEMBERS_MAX)
-    for member in group.members:
-        member.subscription = bytes(member.subscription)
-        member.assignment = bytes(member.assignment)
-    return group
+    if kind not in _CLASSES:
+        return None
+    record_class, key_class, value_class = _CLASSES[kind]
+    decoded = None
+    if value is not None:
+        decoded = decode(value_class, value, _version(value), 2, max_elements=_MEMBERS_MAX)
+    if isinstance(decoded, GroupMetadataValue):
+        for member in decoded.members:
+            member.subscription = bytes(member.subscription)
+            member.assignment = bytes(member.assignment)
+    record: Record = record_class(decode(key_class, key, 0, 2), decoded)
+    return record
 
 
 def _version(data: bytes) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
-from lakelog.coordinator.host import ShardHost, TopicSizes
+from lakelog.coordinator.host import Coordinator, ShardHost, TopicSizes
 from lakelog.coordinator.keys import coordinator_key
 from lakelog.coordinator.shard import PartitionLogs, Reply, SharedCount
 from lakelog.coordinator.transaction.endings import FenceId, MarkerDriver, MarkerWriter
@@ -97,7 +97,7 @@ class TransactionAdmin:
         )
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(Coordinator[TransactionShard]):
     """The coordinator of the transactional ids in the loaded partitions.
 
     Args:
@@ -159,41 +159,10 @@ class TransactionCoordinator:
         self.admin = TransactionAdmin(self._host, clock)
         self.sinks = SinkRequests(self._host.ask, tasks, config)
 
-    # Ownership
-
-    def partition_for(self, transactional_id: str) -> int:
-        """Return the partition whose leader coordinates the id."""
-        return self._host.partition_for(transactional_id)
-
-    @property
-    def partitions(self) -> list[int]:
-        """Partitions that are loaded or being loaded."""
-        return self._host.partitions
-
     @property
     def id_count(self) -> int:
         """Number of transactional ids in the loaded partitions."""
         return self._id_count.total
-
-    def leader_epoch(self, partition: int) -> int | None:
-        """Return the leader epoch for which a partition is loaded or being loaded, if it is."""
-        return self._host.leader_epoch(partition)
-
-    async def load_partition(self, partition: int, leader_epoch: int) -> None:
-        """Load a partition; called when this broker has become its leader.
-
-        Until it returns, requests get `COORDINATOR_LOAD_IN_PROGRESS`. Raises `KafkaError` or
-        `OSError` from the log, `CorruptRecord` or `WireError`; the partition then stays unloaded.
-        """
-        await self._host.load(partition, leader_epoch)
-
-    def unload_partition(self, partition: int) -> None:
-        """Unload a partition; called when the leader epoch is over."""
-        self._host.unload(partition)
-
-    def close(self) -> None:
-        """Unload all partitions; also called when `__transaction_state` was deleted."""
-        self._host.close()
 
     # Requests of producers
 
@@ -224,7 +193,7 @@ class TransactionCoordinator:
     ) -> Reply[ErrorCode]:
         """Add partitions to the producer's transaction, which begins if there is none."""
         future = self._tasks.future()
-        self._host.ask(
+        return self._ask(
             AddPartitions(
                 future=future,
                 key=transactional_id,
@@ -233,7 +202,6 @@ class TransactionCoordinator:
                 version=version,
             )
         )
-        return future
 
     def verify(
         self,
@@ -284,7 +252,7 @@ class TransactionCoordinator:
         if version >= _BUMPING_END_SINCE:
             spoken = TransactionVersion.BUMPING
         producer = Producer(request.producer_id, request.producer_epoch)
-        self._host.ask(
+        return self._ask(
             EndTransaction(
                 future=future,
                 key=request.transactional_id,
@@ -292,7 +260,6 @@ class TransactionCoordinator:
                 version=version,
             )
         )
-        return future
 
     # Hanging transactions when the broker starts
 

@@ -45,6 +45,8 @@ _INT16 = Format(">h")
 _TRANSACTION_LOG = 0
 _VALUE_VERSION = 1
 _PARTITIONS_MAX = 1_000_000
+_SINK_BYTES = ("last_set", "former_runs", "earlier_runs", "content")
+_SINK_FIELDS = ("query_id", "run_id", "next_batch", "expires", *_SINK_BYTES)
 
 
 class TransactionLogKey(Message, versions="0"):
@@ -139,16 +141,7 @@ def _add_part(value: TransactionLogValue, part: Sink | Child) -> None:
     if isinstance(part, Child):
         value.parent = SinkParent(producer_id=part.parent_id, producer_epoch=part.parent_epoch)
         return
-    value.sink = SinkSchema(
-        query_id=part.query_id,
-        run_id=part.run_id,
-        next_batch=part.next_batch,
-        expires=part.expires,
-        last_set=part.last_set,
-        former_runs=part.former_runs,
-        earlier_runs=part.earlier_runs,
-        content=part.content,
-    )
+    value.sink = SinkSchema(**{name: getattr(part, name) for name in _SINK_FIELDS})
 
 
 def _part(value: TransactionLogValue) -> Sink | Child | None:
@@ -157,16 +150,10 @@ def _part(value: TransactionLogValue) -> Sink | Child | None:
     sink = value.sink
     if sink is None:
         return None
-    return Sink(
-        query_id=sink.query_id,
-        run_id=sink.run_id,
-        next_batch=sink.next_batch,
-        expires=sink.expires,
-        last_set=bytes(sink.last_set),
-        former_runs=bytes(sink.former_runs),
-        earlier_runs=bytes(sink.earlier_runs),
-        content=bytes(sink.content),
-    )
+    values = {name: getattr(sink, name) for name in _SINK_FIELDS}
+    # Not views of the batch that is read, which they would keep in memory.
+    values |= {name: bytes(values[name]) for name in _SINK_BYTES}
+    return Sink(**values)
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.state import (
@@ -43,6 +43,16 @@ class Known(NamedTuple):
     """Whether the next step may be decided: none is being written, and no fence is pending."""
     may_be_old: bool
     """Whether clients may have later epochs of the producer id than the log has."""
+
+
+def _step(
+    current: Transaction, now_ms: int, state: TransactionState, **changes: Any
+) -> Transaction:
+    """Return the transaction in another state; it names the producer id before this step."""
+    before = current.producer_id
+    return replace(
+        current, state=state, last_update_ms=now_ms, previous_producer_id=before, **changes
+    )
 
 
 # InitProducerId
@@ -117,14 +127,13 @@ def initialised(
     # otherwise a commit of the new one would include them. The client retries until that is done.
     if current.state is _S.ONGOING:
         return fenced(current, now_ms)
-    fresh = replace(
+    fresh = _step(
         current,
+        now_ms,
+        _S.EMPTY,
         timeout_ms=timeout_ms,
-        state=_S.EMPTY,
         partitions=frozenset(),
         start_ms=NO_TIME,
-        last_update_ms=now_ms,
-        previous_producer_id=current.producer_id,
     )
     return _with_next_epoch(fresh, current, expected, new_producer_id, may_be_old=may_be_old)
 
@@ -176,14 +185,7 @@ def fenced(current: Transaction, now_ms: int) -> Transaction:
     # success.
     bumps = 2 if current.client_version is TransactionVersion.BUMPING else 1
     epoch = min(current.producer_epoch + bumps, EPOCH_MAX)
-    return replace(
-        current,
-        state=_S.PREPARE_ABORT,
-        producer_epoch=epoch,
-        last_update_ms=now_ms,
-        previous_producer_id=current.producer_id,
-        last_epoch=NO_EPOCH,
-    )
+    return _step(current, now_ms, _S.PREPARE_ABORT, producer_epoch=epoch, last_epoch=NO_EPOCH)
 
 
 def fenced_beyond(
@@ -195,14 +197,13 @@ def fenced_beyond(
     the hanging transaction would pass for a repetition of an earlier request.
     """
     assert current.state is not _S.PREPARE_COMMIT
-    return replace(
+    return _step(
         current,
-        state=_S.PREPARE_ABORT,
+        now_ms,
+        _S.PREPARE_ABORT,
         producer_epoch=min(max(current.producer_epoch, epoch) + 2, EPOCH_MAX),
         partitions=current.partitions | frozenset(partitions),
         start_ms=now_ms if current.start_ms == NO_TIME else current.start_ms,
-        last_update_ms=now_ms,
-        previous_producer_id=current.producer_id,
         last_epoch=NO_EPOCH,
     )
 
@@ -276,14 +277,13 @@ def with_partitions(
     added = current.partitions | frozenset(partitions)
     if current.state is _S.ONGOING and added == current.partitions:
         return current
-    return replace(
+    return _step(
         current,
-        state=_S.ONGOING,
+        now_ms,
+        _S.ONGOING,
         partitions=added,
         start_ms=current.start_ms if current.state is _S.ONGOING else now_ms,
-        last_update_ms=now_ms,
         client_version=version,
-        previous_producer_id=current.producer_id,
         last_epoch=NO_EPOCH,
     )
 
@@ -385,13 +385,12 @@ def ended(id_state: Known, end: End, now_ms: int, next_producer_id: int) -> Ende
     needs_id = is_bumping and (_is_exhausted(current) or id_state.may_be_old)
     if needs_id and next_producer_id == NO_PRODUCER_ID:
         return Ended()
-    step = replace(
+    step = _step(
         current,
-        state=_S.PREPARE_COMMIT if end.commit else _S.PREPARE_ABORT,
+        now_ms,
+        _S.PREPARE_COMMIT if end.commit else _S.PREPARE_ABORT,
         start_ms=current.start_ms if current.state is _S.ONGOING else now_ms,
-        last_update_ms=now_ms,
         client_version=end.version,
-        previous_producer_id=current.producer_id,
     )
     if is_bumping:
         step = replace(
@@ -417,12 +416,11 @@ def completed(current: Transaction, now_ms: int) -> Transaction:
     # takes over has to find it here.
     assert current.state.is_ending
     committed = current.state is _S.PREPARE_COMMIT
-    done = replace(
+    done = _step(
         current,
-        state=_S.COMPLETE_COMMIT if committed else _S.COMPLETE_ABORT,
+        now_ms,
+        _S.COMPLETE_COMMIT if committed else _S.COMPLETE_ABORT,
         partitions=frozenset(),
-        last_update_ms=now_ms,
-        previous_producer_id=current.producer_id,
         next_producer_id=NO_PRODUCER_ID,
     )
     if current.next_producer_id == NO_PRODUCER_ID:

@@ -11,7 +11,7 @@ locks out every client, including the client that could revert it, is accepted a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -239,16 +239,40 @@ def _check_request(change: ResourceChange) -> None:
 def _alter_topic(
     image: MetadataImage, change: ResourceChange, broker: BrokerConfig
 ) -> list[Record]:
-    old = dict(image.configs(ResourceType.TOPIC, change.resource_name))
+    effective = effective_broker_config(image, broker, broker.node_id)
+    return _alter_known(
+        image, change, TOPIC_CONFIGS, lambda new: LogConfig.from_values(new, effective)
+    )
+
+
+def _alter_group(
+    image: MetadataImage, change: ResourceChange, broker: BrokerConfig
+) -> list[Record]:
+    """The group need not exist yet."""
+    if not change.resource_name:
+        raise _request("default group resources are not allowed")
+    return _alter_known(
+        image, change, GROUP_CONFIGS, lambda new: check_group_configs(new, broker.get_int)
+    )
+
+
+def _alter_known(
+    image: MetadataImage,
+    change: ResourceChange,
+    keys: Mapping[str, ConfigKey],
+    check: Callable[[dict[str, str]], object],
+) -> list[Record]:
+    """Alter values of these keys; `check` raises `ConfigError` for all that would be in force."""
+    kind = ResourceType(change.resource_type)
+    old = dict(image.configs(kind, change.resource_name))
     new = dict(old)
     for item in change.changes:
-        key = TOPIC_CONFIGS.get(item.key)
+        key = keys.get(item.key)
         if key is None and item.operation != Operation.DELETE:
-            raise _invalid(f"unknown topic configuration {item.key}")
+            raise _invalid(f"unknown {kind.name.lower()} configuration {item.key}")
         _operate(new, item, key)
-    values = {key: value for key, value in new.items() if key in TOPIC_CONFIGS}
     try:
-        LogConfig.from_values(values, effective_broker_config(image, broker, broker.node_id))
+        check({key: value for key, value in new.items() if key in keys})
     except ConfigError as error:
         raise _invalid(str(error)) from error
     return _differences(change, old, new)
@@ -283,27 +307,6 @@ def _alter_broker(
     except ConfigError as error:
         raise _request(str(error)) from error
     return records
-
-
-def _alter_group(
-    image: MetadataImage, change: ResourceChange, broker: BrokerConfig
-) -> list[Record]:
-    """The group need not exist yet."""
-    if not change.resource_name:
-        raise _request("default group resources are not allowed")
-    old = dict(image.configs(ResourceType.GROUP, change.resource_name))
-    new = dict(old)
-    for item in change.changes:
-        key = GROUP_CONFIGS.get(item.key)
-        if key is None and item.operation != Operation.DELETE:
-            raise _invalid(f"unknown group configuration {item.key}")
-        _operate(new, item, key)
-    values = {key: value for key, value in new.items() if key in GROUP_CONFIGS}
-    try:
-        check_group_configs(values, broker.get_int)
-    except ConfigError as error:
-        raise _invalid(str(error)) from error
-    return _differences(change, old, new)
 
 
 def _check_dynamic(key: ConfigKey | None, name: str, broker_name: str) -> None:

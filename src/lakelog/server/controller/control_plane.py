@@ -180,12 +180,6 @@ class ControlPlane:
             from_reserve=True,
         )
 
-    async def report_loss(
-        self, directory_id: bytes, partitions: list[tuple[str, bytes, int]]
-    ) -> None:
-        """See `Membership.report_loss`. Raises `KafkaError`."""
-        await self.membership.report_loss(directory_id, partitions)
-
     async def forget_epochs(self) -> None:
         """Record that producer epochs assigned so far may be missing from the recovered logs."""
         await self.metadata.submit(plan_forget_epochs, from_reserve=True)

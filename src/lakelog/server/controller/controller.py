@@ -17,7 +17,9 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import FailingTask, event
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.brokers import (
+    FeatureUpdate,
     check_broker_epoch,
+    check_supported,
     is_noted,
     last_epoch,
     plan_fence,
@@ -28,10 +30,6 @@ from lakelog.metadata.controller.brokers import (
     plan_read_only,
     plan_unfence,
     plan_unregister,
-)
-from lakelog.metadata.controller.features import (
-    FeatureUpdate,
-    check_supported,
     plan_update_features,
 )
 from lakelog.metadata.controller.leadership import (
@@ -427,21 +425,15 @@ class Controller:
         ]
         live = await self._metadata.live_brokers()
         silent = await self._silent(live)
-        # By incarnation, not by id: a broker that started again at once is dead as well, because
-        # its new process has not caught up.
-        alive = {
-            broker.broker_id
-            for broker in brokers
-            if live.get(broker.broker_id) == broker.incarnation_id
-        }
-        return (
-            {broker.broker_id: broker.epoch for broker in brokers if broker.broker_id not in alive},
-            {
-                broker.broker_id: broker.epoch
-                for broker in brokers
-                if broker.broker_id in alive & silent
-            },
-        )
+        dead_epochs, silent_epochs = {}, {}
+        for broker in brokers:
+            # By incarnation, not by id: a broker that started again at once is dead as well,
+            # because its new process has not caught up.
+            if live.get(broker.broker_id) != broker.incarnation_id:
+                dead_epochs[broker.broker_id] = broker.epoch
+            elif broker.broker_id in silent:
+                silent_epochs[broker.broker_id] = broker.epoch
+        return dead_epochs, silent_epochs
 
     async def _silent(self, live: Mapping[int, bytes]) -> frozenset[int]:
         """Return the brokers that this one has not seen for a session, or that run and are cut off,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from lakelog import __version__
 from lakelog.base.errors import KafkaError
-from lakelog.metadata.controller.features import undeclared
+from lakelog.metadata.controller.brokers import undeclared
 from lakelog.metadata.features import SUPPORTED, UNDECLARED, SupportedLevels
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import FailingTask, event
-from lakelog.metadata.controller.brokers import is_noted
-from lakelog.metadata.controller.features import check_supported
+from lakelog.metadata.controller.brokers import check_supported, is_noted
 from lakelog.metadata.controller.leadership import plan_failed_replicas
 from lakelog.metadata.errors import MetadataError, RegistrationLost
 from lakelog.metadata.failover import AT_START, Failure

@@ -217,7 +217,10 @@ class Presence:
         was_seen = False
         try:
             while self._relays.are_needed:
-                if await self._try_beat() and not was_seen:
+                is_seen = False
+                with self._task:  # a broker that ended this task would be fenced in a cut
+                    is_seen = await self._beat()
+                if is_seen and not was_seen:
                     was_seen = True
                     logger.warning(
                         "Controller %d does not answer; requests reach it through another broker",
@@ -227,16 +230,6 @@ class Presence:
                 await pause(self._tasks, self._period_s)
         finally:
             self._running = None
-
-    async def _try_beat(self) -> bool:
-        """As `_beat`; a broker that ended this task would be fenced in a cut."""
-        try:
-            is_seen = await self._beat()
-        except Exception as bug:  # noqa: BLE001 - the next heartbeat may succeed
-            self._task.failed(bug)
-            return False
-        self._task.succeeded()
-        return is_seen
 
     async def _beat(self) -> bool:
         """Return whether a controller has answered."""

@@ -212,10 +212,9 @@ class HangingWatch:
 
     def look(self, partitions: Iterable[Partition]) -> None:
         """Watch the open transactions of those partitions that this broker leads."""
+        leader = self._partitions.leader
         suspects = {
-            _Suspect(
-                open_txn, self._partitions.leader(*open_txn.topic_partition).leader_epoch
-            ): None
+            _Suspect(open_txn, leader(*open_txn.topic_partition).leader_epoch): None
             for open_txn in open_transactions(partitions)
         }
         if suspects.keys() <= self._suspects.keys():
@@ -242,16 +241,9 @@ class HangingWatch:
             self._suspects = dict.fromkeys(filter(self._is_open, self._suspects))
             self._logged.intersection_update(self._suspects)
             if self._suspects:
-                await self._try_to_ask()
+                with self._task:  # the suspects may block consumers for ever
+                    await self._ask()
         self._running = None
-
-    async def _try_to_ask(self) -> None:
-        try:
-            await self._ask()
-        except Exception as bug:  # noqa: BLE001 - the suspects may block consumers for ever
-            self._task.failed(bug)
-        else:
-            self._task.succeeded()
 
     async def _ask(self) -> None:
         """Ask all coordinators about the oldest suspects, and end the hanging ones."""

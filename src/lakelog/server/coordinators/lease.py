@@ -213,14 +213,10 @@ class Lease:
             due_s = asked_s + every_s - self._clock.monotonic()
             await pause(self._tasks, max(every_s * _PAUSE_MIN, due_s))
             asked_s = self._clock.monotonic()
-            try:
+            with task:  # without a lease no coordinator answers again
                 until = await limit(asked_s)
-            except Exception as bug:  # noqa: BLE001 - without a lease no coordinator answers again
-                task.failed(bug)
-                continue
-            task.succeeded()
-            if asked_s > self._denied_s:
-                self._until = max(self._until, until)
+                if asked_s > self._denied_s:
+                    self._until = max(self._until, until)
 
     async def _by_store(self, asked_s: float) -> float:
         try:

@@ -18,8 +18,8 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
 from lakelog.base.memory_budget import Share
-from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
+from lakelog.coordinator.group.limits import GroupConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.ids import TransactionConfig
 from lakelog.metadata.image import MetadataImage, TopicImage

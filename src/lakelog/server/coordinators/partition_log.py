@@ -82,13 +82,13 @@ class LocalPartitionLogs:
         is_current: see `PartitionLogs`.
         """
         self.is_current = is_current
-        self._topic = topic
-        self._timeout_s = timeout_s
+        self.topic = topic
+        self.timeout_s = timeout_s
+        self.purgatory = purgatory
+        self.clock = clock
+        self.tasks = tasks
+        self.checks = checks
         self._partitions = partitions
-        self._purgatory = purgatory
-        self._clock = clock
-        self._tasks = tasks
-        self._checks = checks
 
     def open(self, partition: int, leader_epoch: int) -> LocalPartitionLog:
         """Return the log of a partition.
@@ -96,16 +96,7 @@ class LocalPartitionLogs:
         Raises `KafkaError` as `PartitionRegistry.leader`, `NotLeaderError` in another leader epoch
         too.
         """
-        log = LocalPartitionLog(
-            self._partitions.leader(self._topic, partition),
-            leader_epoch,
-            self._timeout_s,
-            self._purgatory,
-            self._clock,
-            self._tasks,
-            self._checks,
-            loads_uncommitted=self._topic == GROUP_TOPIC,
-        )
+        log = LocalPartitionLog(self, self._partitions.leader(self.topic, partition), leader_epoch)
         log.check()
         return log
 
@@ -114,7 +105,7 @@ class LocalPartitionLogs:
         return [
             partition.index
             for partition in self._partitions
-            if partition.topic == self._topic and partition.serves
+            if partition.topic == self.topic and partition.serves
         ]
 
 
@@ -128,32 +119,15 @@ class LocalPartitionLog:
     new topic.
     """
 
-    def __init__(
-        self,
-        replica: Partition,
-        leader_epoch: int,
-        timeout_s: float,
-        purgatory: Purgatory,
-        clock: Clock,
-        tasks: Tasks,
-        checks: StoredChecks,
-        *,
-        loads_uncommitted: bool,
-    ) -> None:
-        """
-        loads_uncommitted: whether `start_offset` waits for no commit while too few replicas are in
-            sync. A transaction coordinator must wait: it carries out the decisions in its log.
-        """
-        self._loads_uncommitted = loads_uncommitted
+    def __init__(self, logs: LocalPartitionLogs, replica: Partition, leader_epoch: int) -> None:
+        # Whether `start_offset` waits for no commit while too few replicas are in sync. A
+        # transaction coordinator must wait: it carries out the decisions in its log.
+        self._loads_uncommitted = logs.topic == GROUP_TOPIC
         self._loaded_end = 0
         """The end of the log that a load begins with, exclusive; read up to here at least."""
+        self._logs = logs
         self._replica = replica
         self._leader_epoch = leader_epoch
-        self._timeout_s = timeout_s
-        self._purgatory = purgatory
-        self._clock = clock
-        self._tasks = tasks
-        self._checks = checks
 
     def check(self) -> None:
         """Raise `KafkaError` unless this broker leads the partition in the log's leader epoch."""
@@ -165,7 +139,7 @@ class LocalPartitionLog:
 
     async def append(self, batch: bytearray) -> int:
         def append(replica: Partition) -> tuple[int, int]:
-            now_ms = self._clock.wall_ms()
+            now_ms = self._logs.clock.wall_ms()
             result = replica.append(batch, now_ms, origin="coordinator", acks_all=True)
             return result.base_offset, result.last_offset
 
@@ -178,7 +152,7 @@ class LocalPartitionLog:
                 marker.producer_epoch,
                 marker.commit,
                 marker.coordinator_epoch,
-                self._clock.wall_ms(),
+                self._logs.clock.wall_ms(),
                 transaction_version=marker.transaction_version,
                 decision=marker.decision,
             )
@@ -197,8 +171,8 @@ class LocalPartitionLog:
         replica = self._replica
         if replica.watermark.offset <= last:
             appended = Appended(replica, last + 1, self._leader_epoch)
-            deadline = self._clock.monotonic() + self._timeout_s
-            await committed(appended, self._purgatory, self._tasks, deadline)
+            deadline = self._logs.clock.monotonic() + self._logs.timeout_s
+            await committed(appended, self._logs.purgatory, self._logs.tasks, deadline)
         return base
 
     async def start_offset(self) -> int:
@@ -208,7 +182,7 @@ class LocalPartitionLog:
         # coordinator has answered.
         appended = Appended(self._replica, self._replica.log.log_end_offset, self._leader_epoch)
         loadable = _Loadable(appended) if self._loads_uncommitted else appended
-        await committed(loadable, self._purgatory, self._tasks)
+        await committed(loadable, self._logs.purgatory, self._logs.tasks)
         self._loaded_end = appended.end_offset
         return self._replica.log.log_start_offset
 
@@ -236,7 +210,7 @@ class LocalPartitionLog:
                 return use(self._replica)
             except NotReady as first:
                 job = first.job
-            await self._checks.run_one(self._replica, job)
+            await self._logs.checks.run_one(self._replica, job)
 
 
 class ClusterProducerLogs:

@@ -152,7 +152,8 @@ class FetchFrames:
         """A request that names no partition, because the session has it."""
         self._nothing: Template | None = None
         if key.session_id:
-            self.unchanged = Template(_unchanged(api, key, 0), _unchanged(api, key, -1), "ii")
+            zeros, ones = (_request(api, key, number, named=False) for number in (0, -1))
+            self.unchanged = Template(zeros, ones, "ii")
             self._nothing = Template(_nothing(api, key, 0), _nothing(api, key, -1), "i")
 
     def head(
@@ -204,15 +205,12 @@ def _message(key: FetchKey, number: int, *, named: bool = True) -> FetchRequest:
     )
 
 
-def _request(api: Api, key: FetchKey, number: int) -> bytes:
-    """Encode a request from the API's key on, with `number` in every place that may differ."""
-    parts = encode_request(api, key.version, number, key.client_id, _message(key, number))
-    return b"".join(parts)[FRAME_SIZE_BYTES:]
+def _request(api: Api, key: FetchKey, number: int, *, named: bool = True) -> bytes:
+    """Encode a request from the API's key on, with `number` in every place that may differ.
 
-
-def _unchanged(api: Api, key: FetchKey, number: int) -> bytes:
-    """As `_request`, for a request that names no partition."""
-    message = _message(key, number, named=False)
+    named: whether it names its partition.
+    """
+    message = _message(key, number, named=named)
     parts = encode_request(api, key.version, number, key.client_id, message)
     return b"".join(parts)[FRAME_SIZE_BYTES:]
 

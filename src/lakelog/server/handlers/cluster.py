@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.features import FeatureUpdate, UpgradeType
+from lakelog.metadata.controller.brokers import FeatureUpdate, UpgradeType
 from lakelog.protocol.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.configs import (
@@ -21,6 +21,8 @@ from lakelog.metadata.describe_configs import (
     describe_group,
     describe_topic,
 )
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ResourceType
 from lakelog.protocol.configs import (
     AlterConfigsRequest,
@@ -142,20 +144,14 @@ async def alter_configs(
         )
         for resource in request.resources
     ]
-    try:
-        results = await broker.metadata.submit(
-            lambda image: plan_replace_configs(
-                image,
-                replacements,
-                broker=broker.static_config,
-                validate_only=request.validate_only,
-            ),
-            # A shorter retention frees space.
-            from_reserve=True,
-        )
-    except KafkaError as error:
-        results = _failures(request, error)
-    return AlterConfigsResponse(responses=_results(results))
+    results = await _submitted(
+        broker,
+        request,
+        lambda image: plan_replace_configs(
+            image, replacements, broker=broker.static_config, validate_only=request.validate_only
+        ),
+    )
+    return AlterConfigsResponse(responses=results)
 
 
 async def incremental_alter_configs(
@@ -173,17 +169,25 @@ async def incremental_alter_configs(
         )
         for resource in request.resources
     ]
+    results = await _submitted(
+        broker,
+        request,
+        lambda image: plan_alter_configs(
+            image, changes, broker=broker.static_config, validate_only=request.validate_only
+        ),
+    )
+    return IncrementalAlterConfigsResponse(responses=results)
+
+
+async def _submitted(
+    broker: Broker, request: _Request, plan: Callable[[MetadataImage], Plan[list[ConfigResult]]]
+) -> list[AlterConfigsResourceResponse]:
     try:
-        results = await broker.metadata.submit(
-            lambda image: plan_alter_configs(
-                image, changes, broker=broker.static_config, validate_only=request.validate_only
-            ),
-            # A shorter retention frees space.
-            from_reserve=True,
-        )
+        # A shorter retention frees space.
+        results = await broker.metadata.submit(plan, from_reserve=True)
     except KafkaError as error:
         results = _failures(request, error)
-    return IncrementalAlterConfigsResponse(responses=_results(results))
+    return _results(results)
 
 
 def _change_failed(context: Context, request: _Request, error: KafkaError) -> Message:

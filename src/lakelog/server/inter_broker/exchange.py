@@ -46,54 +46,46 @@ from lakelog.wire.schema import Buffer, Message
 class PeerError(KafkaError):
     """A request to a peer has no response."""
 
+    meaning = ErrorCode.BROKER_NOT_AVAILABLE
     is_outcome_unknown = False
     """False: the peer has definitely not carried out the request. True: it may have."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(self.meaning, message)
 
 
 class PeerUnreachableError(PeerError):
     """Not sent: there is no connection, or it was not ready in time."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
-
 
 class PeerRefusedError(PeerError):
     """Not sent: the process at the peer's address is not the expected broker."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+    meaning = ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 class PeerBusyError(PeerError):
     """Not sent: too many requests to this peer wait already."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
-
 
 class PeerUnsupportedError(PeerError):
     """Not sent: the peer and this broker have no common version of the API."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
+    meaning = ErrorCode.UNSUPPORTED_VERSION
 
 
 class PeerDisconnectedError(PeerError):
     """The connection was lost before the response came."""
 
+    meaning = ErrorCode.NETWORK_EXCEPTION
     is_outcome_unknown = True
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 class PeerTimedOutError(PeerError):
     """The response did not come in time. The connection is closed: it may still come."""
 
+    meaning = ErrorCode.REQUEST_TIMED_OUT
     is_outcome_unknown = True
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 FIRST_S = 0.05
@@ -237,11 +229,7 @@ class Exchange:
 
     def on_lost(self, now: float, reason: str | NetworkClientError) -> None:
         """Note that the attempt failed or the connection ended."""
-        assert self.state in (
-            ConnectionState.CONNECTING,
-            ConnectionState.GREETING,
-            ConnectionState.OPEN,
-        )
+        assert self.state not in (ConnectionState.DISCONNECTED, ConnectionState.CLOSED)
         was_open = self.state is ConnectionState.OPEN
         self.state = ConnectionState.DISCONNECTED
         self._not_before = now + self._back_off.next_s()
@@ -260,18 +248,16 @@ class Exchange:
         self._fail(self._waiting, PeerUnreachableError(f"{self._name}: closed"))
 
     def _failed_attempt(self, reason: str | NetworkClientError) -> PeerError:
-        text = f"{self._name}: {reason}"
-        if isinstance(reason, NegotiationError):
-            if reason.code is ErrorCode.REBOOTSTRAP_REQUIRED:
-                text = f"{self._name}: another broker or another cluster answers at this address"
-                return PeerRefusedError(text)
-            if reason.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
-                text = f"{self._name}: it does not know this process, or is another process by now"
-                return PeerUnreachableError(text)
-            return PeerRefusedError(text)
-        if isinstance(reason, NoCommonVersionError):
-            return PeerRefusedError(text)
-        return PeerUnreachableError(text)
+        code = reason.code if isinstance(reason, NegotiationError) else None
+        if code is ErrorCode.REBOOTSTRAP_REQUIRED:
+            text = "another broker or another cluster answers at this address"
+            return PeerRefusedError(f"{self._name}: {text}")
+        if code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+            text = "it does not know this process, or is another process by now"
+            return PeerUnreachableError(f"{self._name}: {text}")
+        is_refused = isinstance(reason, NegotiationError | NoCommonVersionError)
+        kind = PeerRefusedError if is_refused else PeerUnreachableError
+        return kind(f"{self._name}: {reason}")
 
     def _fail(self, calls: deque[Call], error: PeerError) -> None:
         while calls:
@@ -282,11 +268,8 @@ class Exchange:
     def head(self) -> Buffer | None:
         """Return the bytes to send next, or None. Encodes the next request when it is its turn."""
         while not self._unsent:
-            if (
-                self.state is not ConnectionState.OPEN
-                or not self._waiting
-                or not self._has_capacity()
-            ):
+            is_open = self.state is ConnectionState.OPEN
+            if not (is_open and self._waiting and self._has_capacity()):
                 return None
             self._encode(self._waiting.popleft())
         return self._unsent[0]

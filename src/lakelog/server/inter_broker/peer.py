@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from lakelog import __version__
 from lakelog.base.endpoint import Endpoint
@@ -26,18 +26,19 @@ from lakelog.server.inter_broker.exchange import (
 from lakelog.wire.schema import Message
 
 
-class PeerSeams:
-    """What every peer of a broker is made of."""
+class PeerSeams(NamedTuple):
+    """What every peer of the calling broker, `node_id`, is made of."""
 
-    __slots__ = ("client_id", "clock", "net", "random", "tasks")
+    node_id: int
+    net: Net
+    tasks: Tasks
+    clock: Clock
+    random: Random
 
-    def __init__(self, node_id: int, net: Net, tasks: Tasks, clock: Clock, random: Random) -> None:
-        """node_id: that of the calling broker."""
-        self.client_id = f"broker-{node_id}"
-        self.net = net
-        self.tasks = tasks
-        self.clock = clock
-        self.random = random
+    @property
+    def client_id(self) -> str:
+        """The name of the calling broker in its requests."""
+        return f"broker-{self.node_id}"
 
 
 class Peer:

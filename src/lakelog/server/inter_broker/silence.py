@@ -280,19 +280,21 @@ class Silence:
 
     def note_answer(self, process: Process, called_s: float) -> None:
         """Note that a process has answered a call that began at `called_s`."""
-        broker = self._witnessed.get(process.node_id)
-        if broker is not None and broker.process == process:
+        if (broker := self._answered_by(process, NONE)) is not None:
             _note_contact(broker, called_s)
-            broker.denial, broker.unanswered_s = NONE, 0.0
-            broker.was_reached = broker.has_answered = True
 
     def note_denial(self, process: Process, denial: int, now_s: float) -> None:
         """Note an answer that denies this broker a lease; its process is no contact any more."""
-        broker = self._witnessed.get(process.node_id)
-        if broker is not None and broker.process == process:
+        if (broker := self._answered_by(process, denial)) is not None:
             broker.contact_s, broker.denied_s = float("-inf"), now_s
-            broker.denial, broker.unanswered_s = denial, 0.0
-            broker.was_reached = broker.has_answered = True
+
+    def _answered_by(self, process: Process, denial: int) -> _Witnessed | None:
+        broker = self._witnessed.get(process.node_id)
+        if broker is None or broker.process != process:
+            return None
+        broker.denial, broker.unanswered_s = denial, 0.0
+        broker.was_reached = broker.has_answered = True
+        return broker
 
     def denial_by(self, node_id: int) -> int:
         """Return the number with which a broker has denied this one a lease, or `NONE`."""

@@ -174,10 +174,8 @@ class PeerWatch:
         """Apply the registered brokers of an image; they are called only after `start`."""
         if self._is_stopped:
             return
-        self.peers.follow(image)
-        self.leaders.follow(image)
-        self.proposals.follow(image)
-        self.own_requests.follow(image)
+        for peers in (self.peers, self.leaders, self.proposals, self.own_requests):
+            peers.follow(image)
         self.failed_brokers.follow(image)
         if not self._is_started:
             return
@@ -208,11 +206,8 @@ class PeerWatch:
         self._calls.clear()
         self._reach.clear()
         self.failed_brokers.close()
-        self.peers.close()
-        self.called.close()
-        self.leaders.close()
-        self.proposals.close()
-        self.own_requests.close()
+        for peers in (self.peers, self.called, self.leaders, self.proposals, self.own_requests):
+            peers.close()
 
     def counts(self) -> Mapping[Reach, int]:
         """Return the number of peers by the result of the last call, 0 included."""
@@ -221,12 +216,8 @@ class PeerWatch:
     def _tick(self) -> None:
         # First: without ticks no broker would be silent ever again.
         self._timer = self._seams.tasks.call_later(self._tick_s, self._tick)
-        try:
+        with self._ticking:
             self._count()
-        except Exception as bug:  # noqa: BLE001 - the next tick may succeed
-            self._ticking.failed(bug)
-        else:
-            self._ticking.succeeded()
 
     def _count(self) -> None:
         now_s = self._seams.clock.monotonic()
@@ -251,12 +242,8 @@ class PeerWatch:
         task = FailingTask(logger, f"the call of broker {peer.node_id}")
         while True:
             has_answered = False
-            try:
+            with task:  # an uncalled broker would pass for a silent one
                 has_answered = await self._call_once(peer)
-            except Exception as bug:  # noqa: BLE001 - an uncalled broker would pass for a silent one
-                task.failed(bug)
-            else:
-                task.succeeded()
             if has_answered:
                 await self._rest(peer)
             else:

@@ -7,15 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lakelog.base.events import event
-from lakelog.metrics import Durations
-from lakelog.runtime.api import Clock, Processes, Tasks
-from lakelog.server.broker import Broker
-from lakelog.server.inter_broker.watch import PeerWatch
 from lakelog.server.monitoring.readiness import Check, ClusterStanding, Stage, checks
-from lakelog.server.monitoring.sources import LoopWatch, Sources
+from lakelog.server.monitoring.sources import Sources
 from lakelog.server.options import ListenError, parse_address
-from lakelog.server.replication.replica_manager import RoleChanges
-from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.upkeep.cleaner import Cleaner
 
 if TYPE_CHECKING:
@@ -31,27 +25,14 @@ class Monitoring:
         is_current: returns whether no other broker can have taken the place of this one.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        dispatcher: Dispatcher,
-        clock: Clock,
-        tasks: Tasks,
-        fsyncs: Durations,
-        processes: Processes,
-        peers: PeerWatch,
-        role_changes: RoleChanges,
-        is_current: Callable[[], bool],
-    ) -> None:
+    def __init__(self, sources: Sources, is_current: Callable[[], bool]) -> None:
         self.stage = Stage.STARTING
         self._was_in_sync = False
         """Whether all replicas of this broker have been in their ISRs at once since the start."""
-        self._broker = broker
+        self._broker = sources.broker
         self._is_current = is_current
-        self._loop = LoopWatch(clock, tasks, broker.requests, fsyncs)
-        self._sources = Sources(
-            broker, dispatcher, self._loop, fsyncs, processes, peers, role_changes
-        )
+        self._loop = sources.loop
+        self._sources = sources
         self._http: HttpServer | None = None
 
     async def start(self, address: str) -> None:

@@ -125,12 +125,8 @@ class IsrManager:
             self._asking.cancel()
 
     def _period(self) -> None:
-        try:
+        with self._checks:  # without a next turn no ISR would change any more
             self._check()
-        except Exception as bug:  # noqa: BLE001 - without a next turn no ISR would change any more
-            self._checks.failed(bug)
-        else:
-            self._checks.succeeded()
         self.start()
 
     def _check(self) -> None:

@@ -237,16 +237,6 @@ def _truncate(fetched: Fetched) -> None:
     partition.truncate(diverging.epoch, diverging.end_offset, position.leader_epoch)
 
 
-class PartitionFetcher(Protocol):
-    """Copies partitions from one leader; a `ReplicaFetcher`."""
-
-    def add(self, partition: Partition) -> None: ...
-
-    def remove(self, partition: Partition) -> None: ...
-
-    def stop(self) -> None: ...
-
-
 class ReplicaFetcherManager:
     """One fetcher for each leader that this broker follows.
 
@@ -254,10 +244,10 @@ class ReplicaFetcherManager:
         make_fetcher: returns a new fetcher from the leader with a node id.
     """
 
-    def __init__(self, make_fetcher: Callable[[int], PartitionFetcher]) -> None:
+    def __init__(self, make_fetcher: Callable[[int], ReplicaFetcher]) -> None:
         self._make_fetcher = make_fetcher
-        self._fetchers: dict[int, PartitionFetcher] = {}
-        self._by_partition: dict[Partition, PartitionFetcher] = {}
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._by_partition: dict[Partition, ReplicaFetcher] = {}
         self._stopped = False
 
     def note_role(self, partition: Partition) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from lakelog.client.consumer.batches import LEVELS
+from lakelog.client.consumer.fetch import LEVELS
 from lakelog.client.consumer.reader import DEFAULT_FETCH_BYTES
 from lakelog.spark.options import OptionReader, parsed
 from lakelog.tables.topic.errors import OptionError

@@ -61,7 +61,6 @@ def compact(
         cleaning.build_map()
         for group in cleaning.groups():
             yield cleaning.clean(group)
-    cleaning.stats.map_entries = len(cleaning.map.offsets)
     end_offset = max(cleaning.map.latest_offset + 1, job.first_dirty_offset)
     yield CompactionDone(end_offset, cleaning.stats)
 
@@ -102,7 +101,6 @@ class _Cleaning:
             # because `latest_offset` counts whole batches.
             if keys.is_full:
                 return False
-            self.stats.map_bytes_read += header.size
             if header.is_control:
                 try:
                     transactions.on_marker(batch, header)
@@ -227,7 +225,7 @@ class _Cleaning:
         if not is_void or horizon is not None:
             return batch
         data = self._records(batch, header)
-        whole = Selection([(0, len(data))], header.records_count, False, 0, 0)
+        whole = Selection([(0, len(data))], header.records_count, False, 0)
         return rebuilt(header, data, whole, self._new_horizon())
 
     def _filter_records(
@@ -242,7 +240,6 @@ class _Cleaning:
             self.map.latest_offset,
             drop_tombstones=expired,
         )
-        self.stats.keyless_records += kept.keyless
         if not kept.records_count:
             return self._empty(header, is_end)
         # Set once and kept by later compactions. Kafka once derived it from the time of the last

@@ -69,13 +69,10 @@ class CompactionJob:
 class CompactionStats:
     """Bytes and records of one job, before and after."""
 
-    map_bytes_read: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     records_read: int = 0
     records_written: int = 0
-    keyless_records: int = 0
-    map_entries: int = 0
     unreadable_batches: int = 0
     """Kept as they are: their checksum is right, but their records cannot be decoded."""
 

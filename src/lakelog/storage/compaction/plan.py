@@ -9,14 +9,12 @@ Source: `LogCleanerManager.cleanableOffsets` and `LogToClean` of Apache Kafka.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 
 from lakelog.storage.compaction.job import CompactionJob, LastRecord, Source
 from lakelog.storage.files import LOG
 from lakelog.storage.log import Log
 from lakelog.storage.retention import last_time
-from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
 
 
@@ -81,9 +79,9 @@ def examine(
     # A record that a power failure may still remove must not replace an older one of its key.
     stable = min(last_stable_offset, log.durable_stable_offset)
     limit = min(stable, active if young is None else young)
-    uncleanable = segments[_containing(log, max(dirty, limit))].base_offset
+    uncleanable = segments[segments.number_of(max(dirty, limit))].base_offset
     # The dirty offset may lie within a segment, which is then rewritten as a whole.
-    first = segments[_containing(log, min(dirty, uncleanable))].base_offset
+    first = segments[segments.number_of(min(dirty, uncleanable))].base_offset
     assert first <= uncleanable <= active
     return CleanableLog(
         log,
@@ -132,13 +130,8 @@ def _sources(log: Log) -> list[Source]:
     ]
 
 
-def _containing(log: Log, offset: int) -> int:
-    bases = [segment.base_offset for segment in log.segments]
-    return max(bisect_right(bases, offset) - 1, 0)
-
-
 def _dirty_sealed(log: Log, dirty: int) -> list[Segment]:
-    return log.segments[_containing(log, dirty) : -1]
+    return log.segments[log.segments.number_of(dirty) : -1]
 
 
 def _first_young(log: Log, dirty: int, now_ms: int) -> int | None:
@@ -164,10 +157,5 @@ def _first_time(segment: Segment, now_ms: int) -> int:
 
     The file's own time replaces a timestamp in the future, which would never get old.
     """
-    if segment.first_timestamp < 0:
-        for _, header in scan_headers(segment.open().file, 0, segment.size):
-            segment.first_timestamp = header.max_timestamp
-            break
-    if segment.first_timestamp > now_ms:
-        return segment.disk.modified_ms(segment.path(LOG))
-    return segment.first_timestamp
+    first_ms = segment.first_time()
+    return first_ms if first_ms <= now_ms else segment.disk.modified_ms(segment.path(LOG))

@@ -44,8 +44,6 @@ class Selection(NamedTuple):
     has_tombstone: bool
     max_delta_ms: int
     """The largest timestamp of a kept record; 0 if none is kept."""
-    keyless: int
-    """Records dropped because they have no key."""
 
 
 def note_keys(
@@ -130,7 +128,7 @@ def _select(
     drop_tombstones: bool,
 ) -> Selection:
     ranges: list[tuple[int, int]] = []
-    run_start = run_end = kept = keyless = max_delta = has_tombstone = 0
+    run_start = run_end = kept = max_delta = has_tombstone = 0
     position, delta, size = 0, -1, len(data)
     for _ in range(count):
         start, previous = position, delta
@@ -141,8 +139,6 @@ def _select(
             key = data[position:key_end]
             if length >= DIGEST_SIZE:
                 key = blake2b(key, digest_size=DIGEST_SIZE).digest()
-            if length < 0:
-                keyless += 1
             if length < 0 or offset < lookup(key, -1) or (is_tombstone and drop_tombstones):
                 position = end
                 continue
@@ -158,7 +154,7 @@ def _select(
         raise _cut_off()
     ranges.append((run_start, run_end))
     ranges = [run for run in ranges if run[0] != run[1]]
-    return Selection(ranges, kept, bool(has_tombstone), max_delta, keyless)
+    return Selection(ranges, kept, bool(has_tombstone), max_delta)
 
 
 def join(data: bytes, ranges: Sequence[tuple[int, int]]) -> bytes:

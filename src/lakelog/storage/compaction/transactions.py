@@ -11,28 +11,14 @@ Source: KIP-98, KIP-534; `CleanedTransactionMetadata` of `org.apache.kafka.stora
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from lakelog.records.batch import (
-    ATTRIBUTES,
-    BASE_OFFSET,
-    BATCH_LENGTH,
-    CONTROL,
-    HEADER,
-    HEADER_SIZE,
-    LENGTH_OVERHEAD,
-    PRODUCER_ID,
-    TRANSACTIONAL,
-    BatchHeader,
-    CorruptRecord,
-)
+from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.control import read_marker
 from lakelog.runtime.api import Buffer, File
 from lakelog.storage.errors import CorruptLog
+from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.txn_index import AbortedTransaction
-
-_WINDOW = 8192
-_LENGTH_MIN = 49
 
 
 def find_aborted(files: Iterable[tuple[File, int]]) -> list[AbortedTransaction]:
@@ -44,42 +30,26 @@ def find_aborted(files: Iterable[tuple[File, int]]) -> list[AbortedTransaction]:
     aborted: list[AbortedTransaction] = []
     ongoing: dict[int, int] = {}
     for file, size in files:
-        for position, base, attributes, producer_id, length in _transactional(file, size):
-            if not attributes & CONTROL:
+        for position, header in scan_headers(file, 0, size):
+            if not header.is_transactional:
+                continue
+            producer_id, base = header.producer_id, header.base_offset
+            if not header.is_control:
                 ongoing.setdefault(producer_id, base)
                 continue
             first = ongoing.pop(producer_id, None)
-            if first is not None and _is_abort(file, position, length):
+            if first is not None and _is_abort(file, position, header):
                 stable = min(ongoing.values(), default=base + 1)
                 aborted.append(AbortedTransaction(producer_id, first, base, stable))
     return sorted(aborted, key=lambda entry: entry.first_offset)
 
 
-def _is_abort(file: File, position: int, size: int) -> bool:
-    data = file.read_at(position, size)
+def _is_abort(file: File, position: int, header: BatchHeader) -> bool:
     try:
-        marker = read_marker(data, BatchHeader(*HEADER.unpack_from(data)))
+        marker = read_marker(file.read_at(position, header.size), header)
     except CorruptRecord as error:
         raise CorruptLog(file.path, position, str(error)) from error
     return marker is not None and not marker.commit
-
-
-def _transactional(file: File, size: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield position, base offset, attributes, producer and size of transactional batches."""
-    window, start, position = b"", 0, 0
-    while position < size:
-        at = position - start
-        if at + HEADER_SIZE > len(window):
-            window, start, at = file.read_at(position, _WINDOW), position, 0
-            if len(window) < HEADER_SIZE:
-                raise CorruptLog(file.path, position, "a batch header is cut off")
-        fields = HEADER.unpack_from(window, at)
-        length = fields[BATCH_LENGTH] + LENGTH_OVERHEAD
-        if fields[BATCH_LENGTH] < _LENGTH_MIN or position + length > size:
-            raise CorruptLog(file.path, position, f"a batch of {length} bytes")
-        if fields[ATTRIBUTES] & TRANSACTIONAL:
-            yield position, fields[BASE_OFFSET], fields[ATTRIBUTES], fields[PRODUCER_ID], length
-        position += length
 
 
 class CleanedTransactions:

@@ -306,13 +306,7 @@ class LogDirectory:
         try:
             log, recovery = loader.load(request)
         except CorruptLog as error:
-            _logger.error(
-                "%s-%d is offline: %s",
-                *key,
-                error,
-                extra=event("partition_offline", code="LL0304", topic=key[0], partition=key[1]),
-            )
-            self.failed[key] = error
+            self._take_offline(key, error)
             return
         self._use(key, log)
         del self._offline[key]
@@ -333,6 +327,15 @@ class LogDirectory:
                     log_end_offset=log.log_end_offset,
                 ),
             )
+
+    def _take_offline(self, key: TopicPartition, error: CorruptLog) -> None:
+        _logger.error(
+            "%s-%d is offline: %s",
+            *key,
+            error,
+            extra=event("partition_offline", code="LL0304", topic=key[0], partition=key[1]),
+        )
+        self.failed[key] = error
 
     def _compare_watermark(self, key: TopicPartition, log: Log, recovery: Recovery) -> None:
         """Note whether a log lacks records below its high watermark, as after a restore of it."""
@@ -379,13 +382,7 @@ class LogDirectory:
                 self._has_lost_ids = True
                 self._mark_stray(key, folder)
             else:
-                _logger.error(
-                    "%s-%d is offline: %s",
-                    *key,
-                    error,
-                    extra=event("partition_offline", code="LL0304", topic=key[0], partition=key[1]),
-                )
-                self.failed[key] = error
+                self._take_offline(key, error)
         return None
 
     def _leave_foreign(self, folder: Path) -> None:

@@ -30,7 +30,7 @@ from lakelog.records import crc
 from lakelog.runtime.api import Disk, Random
 from lakelog.storage.checkpoint import KnownLog
 from lakelog.storage.errors import CorruptLog, WrongDirectory
-from lakelog.storage.files import PARTITION_METADATA, parse_dir_name, read_if_exists
+from lakelog.storage.files import PARTITION_METADATA, log_rebuild, parse_dir_name, read_if_exists
 
 _logger = logging.getLogger(__name__)
 _OWN = re.compile(r"\.lock|\.lakelog.*|lost\+found|boot-id|disk-reserve|metadata\..*|warehouse")
@@ -61,11 +61,7 @@ def load_identity(
             f"{cluster_id}; use a new data folder, or the store of the folder's cluster"
         )
     if data != encode_meta_properties(meta):
-        _logger.warning(
-            "rewriting %s with a checksum",
-            path,
-            extra=event("file_rebuilt", path=path),
-        )
+        log_rebuild("rewriting %s with a checksum", path)
         disk.write_atomic(path, encode_meta_properties(meta))
     return meta
 
@@ -190,9 +186,7 @@ def topic_id_in(disk: Disk, folder: Path, recorded: bytes | None, present: bytes
     if right is None:
         raise CorruptLog(path, 0, reason)
     if right != saved:
-        _logger.warning(
-            "%s is damaged; rebuilding it", path, extra=event("file_rebuilt", path=path)
-        )
+        log_rebuild("%s is damaged; rebuilding it", path)
         disk.write_atomic(path, encode_partition_metadata(right))
     return right
 

@@ -52,7 +52,7 @@ from lakelog.storage.checkpoint import (
     TopicPartition,
     decode_offsets,
 )
-from lakelog.storage.files import LOG, PARTITION_METADATA, read_if_exists
+from lakelog.storage.files import LOG, PARTITION_METADATA, log_rebuild, read_if_exists
 from lakelog.storage.log import Log
 from lakelog.storage.marks import checked_body, with_checksum
 from lakelog.storage.producers.replay import checksum_of_aborted
@@ -242,12 +242,7 @@ class FoundCheckpoints:
         if self.logs is None:
             return offsets
         if offsets != expected:
-            _logger.warning(
-                "%s differs from %s; rebuilding it",
-                path,
-                KNOWN_LOGS,
-                extra=event("file_rebuilt", path=path),
-            )
+            log_rebuild("%s differs from %s; rebuilding it", path, KNOWN_LOGS)
         return expected
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from lakelog.records.batch import BatchHeader
@@ -68,12 +69,8 @@ def _begins(
 
 def holder(segments: Sequence[Segment], offset: int) -> Segment | None:
     """Return the segment that may have an offset; `None` for one before the first."""
-    number = bisect_right(segments, offset, key=_base_offset) - 1
+    number = bisect_right(segments, offset, key=attrgetter("base_offset")) - 1
     return segments[number] if number >= 0 else None
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
 
 
 def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
@@ -103,12 +100,8 @@ def collect_aborted(
             if entry.last_offset >= start and entry.first_offset < end:
                 aborted.append(entry)
             if entry.last_stable_offset >= end:
-                return sorted(aborted, key=_first_offset)
-    return sorted(aborted, key=_first_offset)
-
-
-def _first_offset(entry: AbortedTransaction) -> int:
-    return entry.first_offset
+                return sorted(aborted, key=attrgetter("first_offset"))
+    return sorted(aborted, key=attrgetter("first_offset"))
 
 
 def aborted_in(
@@ -190,7 +183,7 @@ class AbortedJob(CopiesJob):
         table, segment = ProducerStateTable(), self._segment
         start, entries = self._snapshots.newest(segment.base_offset)
         table.load(entries)
-        first = max(bisect_right(self._segments, start, key=_base_offset) - 1, 0)
+        first = max(bisect_right(self._segments, start, key=attrgetter("base_offset")) - 1, 0)
         aborted: list[AbortedTransaction] = []
         for source in self._segments[first:]:
             aborted = replay(table, self._copies.of(source), start)

@@ -11,18 +11,16 @@ changes nothing but the indexes and their files.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from typing import NamedTuple
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.events import event
 from lakelog.records.batch import BatchHeader
 from lakelog.runtime.api import File
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.files import INDEX, LOG, TIME_INDEX
+from lakelog.storage.files import INDEX, LOG, TIME_INDEX, log_rebuild
 from lakelog.storage.segments.handles import Handle
 from lakelog.storage.segments.scan import (
     Tail,
@@ -34,8 +32,6 @@ from lakelog.storage.segments.scan import (
     scan_times,
 )
 from lakelog.storage.segments.segment_index import IndexFiles, SegmentIndex
-
-_logger = logging.getLogger(__name__)
 
 _RUN = 64
 """Entries kept in memory before they are written."""
@@ -237,11 +233,6 @@ class IndexKeeper:
             self._check_end(batches, end)
         return end
 
-    def is_true(self, file: File, entry: int) -> bool:
-        """Return whether the batch at an entry's position is the one it names; -1 is no entry."""
-        assert self.loaded is not None
-        return is_true(file, self._files.base_offset, self.loaded, entry)
-
     def _resume(self, batches: Batches, index: SegmentIndex) -> int | None:
         """Continue the counts where the last entries end; return the offset after the last batch.
 
@@ -256,7 +247,8 @@ class IndexKeeper:
         # independently.
         last_entry = index.positions[-1] if index.positions else 0
         floor = index.floor(index.time_offsets[-1]) if index.times else -1
-        if not self.is_true(file, floor) or not self.is_true(file, len(index.offsets) - 1):
+        base = self._files.base_offset
+        if not all(is_true(file, base, index, at) for at in (floor, len(index.offsets) - 1)):
             return None
         time_found, self.max_timestamp, self.max_timestamp_offset = scan_times(
             file, index, self._files.base_offset
@@ -354,13 +346,7 @@ class IndexKeeper:
 
     def _rebuild(self, batches: Batches, reason: str) -> int:
         path, times = self._files.path(INDEX), self._files.path(TIME_INDEX).name
-        _logger.warning(
-            "%s: %s; rebuilding it and %s",
-            path,
-            reason,
-            times,
-            extra=event("file_rebuilt", path=path),
-        )
+        log_rebuild("%s: %s; rebuilding it and %s", path, reason, times)
         self.begin_rebuild()
         base = end = self._files.base_offset
         headers = scan_headers(batches.file, 0, batches.size)

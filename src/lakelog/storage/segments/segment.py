@@ -29,7 +29,7 @@ from lakelog.storage.files import LOG, TXN_INDEX, file_name, remove_if_exists
 from lakelog.storage.segments.checks import Checks
 from lakelog.storage.segments.handles import Handle, HandleCache
 from lakelog.storage.segments.index_keeper import Batches, IndexKeeper
-from lakelog.storage.segments.scan import LAST_BYTES_MAX, SPAN, scan_headers
+from lakelog.storage.segments.scan import LAST_BYTES_MAX, SPAN, is_true, scan_headers
 from lakelog.storage.segments.segment_index import (
     ENTRY_SIZE,
     TIME_ENTRY_SIZE,
@@ -222,17 +222,24 @@ class Segment:
         is in the future: otherwise no record might ever be late enough (KIP-937). Raises
         `CorruptLog` and `OSError`.
         """
-        if self.first_timestamp < 0:
-            for _, header in scan_headers(self.open().file, 0, self.size):
-                self.first_timestamp = header.max_timestamp
-                break
-        if not 0 <= self.first_timestamp <= now_ms:
+        if not 0 <= self.first_time() <= now_ms:
             return self.size > 0 and now_ms - self.created_ms > roll_ms
         # The jitter of the segment is part of `roll_ms`: logs that were created together would
         # otherwise all roll, and sync, at the same moment.
         # Until a timestamp reaches `roll_after`, an append needs one comparison and not this call.
         self.roll_after = self.first_timestamp + roll_ms
         return timestamp > self.roll_after
+
+    def first_time(self) -> int:
+        """Return the greatest timestamp of the first batch (ms), -1 without one.
+
+        Raises `CorruptLog` and `OSError`.
+        """
+        if self.first_timestamp < 0:
+            for _, header in scan_headers(self.open().file, 0, self.size):
+                self.first_timestamp = header.max_timestamp
+                break
+        return self.first_timestamp
 
     # Finding
 
@@ -542,7 +549,9 @@ class Segment:
 
         The indexes have been loaded. Raises `OSError`.
         """
-        return entry < 0 or self.indexes.is_true(self.open().file, entry)
+        index = self.indexes.loaded
+        assert index is not None
+        return entry < 0 or is_true(self.open().file, self.base_offset, index, entry)
 
     @property
     def unloadable_bytes(self) -> int:

@@ -17,20 +17,16 @@ Source: `TransactionIndex` and `AbortedTxn` of `org.apache.kafka.storage.interna
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from lakelog.base.events import event
 from lakelog.records import crc
 from lakelog.runtime.api import Disk
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.files import read_if_exists
-
-_logger = logging.getLogger(__name__)
+from lakelog.storage.files import log_rebuild, read_if_exists
 
 ENTRY_SIZE = 34
 _ENTRY = struct.Struct(">hqqqq")
@@ -126,9 +122,7 @@ class TxnIndex:
             if self._checksum in (None, crc.crc32c(data)):
                 self.entries = decode_aborted(data, base_offset, end_offset)
             if self.entries is None:
-                _logger.warning(
-                    "%s is damaged; rebuilding it", path, extra=event("file_rebuilt", path=path)
-                )
+                log_rebuild("%s is damaged; rebuilding it", path)
         return self.entries is not None
 
     def checksum(self, disk: Disk, path: Path) -> int:

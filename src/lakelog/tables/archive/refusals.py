@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.client.consumer.batches import Batch, DamagedHeader
+from lakelog.client.consumer.fetch import Batch, DamagedHeader
 from lakelog.columns.decoding.groups import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS
 from lakelog.records.batch import CorruptRecord
 from lakelog.records.builder import BatchBuilder

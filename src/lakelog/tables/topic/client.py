@@ -14,7 +14,7 @@ from typing import TypeVar
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
 from lakelog.base.uuids import decode_uuid, encode_uuid
-from lakelog.client.consumer.batches import Batch
+from lakelog.client.consumer.fetch import Batch
 from lakelog.client.consumer.reader import DEFAULT_FETCH_BYTES, PartitionReader
 from lakelog.client.errors import (
     ClientError,

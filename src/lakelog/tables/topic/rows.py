@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from lakelog.client.consumer.batches import Batch
+from lakelog.client.consumer.fetch import Batch
 from lakelog.columns.decoding.decode import ImpossibleTimestampError, decode_columns
 from lakelog.columns.decoding.groups import column_types
 from lakelog.records.batch import CorruptRecord

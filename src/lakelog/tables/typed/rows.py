@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lakelog.client.consumer.batches import Batch, DamagedHeader
+from lakelog.client.consumer.fetch import Batch, DamagedHeader
 from lakelog.tables.iceberg.columns import DATA, RESCUED
 from lakelog.tables.topic.errors import BadRecordError, DataLossError
 from lakelog.tables.topic.offsets import OffsetRange

@@ -10,7 +10,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
-from lakelog.client.consumer.batches import DamagedHeader
+from lakelog.client.consumer.fetch import DamagedHeader
 from lakelog.client.consumer.reader import PartitionReader, first_times
 from lakelog.client.errors import (
     LogTruncatedError,

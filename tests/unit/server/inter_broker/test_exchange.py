@@ -405,7 +405,7 @@ _SENT = {
 @pytest.mark.parametrize("kind", PeerError.__subclasses__())
 def test_only_a_sent_request_may_have_been_carried_out(kind: type[PeerError]) -> None:
     """A caller repeats the others at once; a wrong answer would run such a request twice."""
-    error = kind("to 2 at b:9092")  # type: ignore[arg-type]
+    error = kind("to 2 at b:9092")
     assert error.is_outcome_unknown is (kind in _SENT)
     assert error.code is (_NOT_SENT | _SENT)[kind]
     assert error.message == "to 2 at b:9092"

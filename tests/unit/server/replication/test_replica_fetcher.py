@@ -309,7 +309,7 @@ class Followed:
 
     def __init__(self) -> None:
         self.fetchers: dict[int, RecordedFetcher] = {}
-        self.replication = ReplicaFetcherManager(self._make)
+        self.replication = ReplicaFetcherManager(self._make)  # type: ignore[arg-type]
         self.partition = Partition(memory_store().create(), follower_of(2), lambda partition: None)
         self.replication.note_role(self.partition)
 

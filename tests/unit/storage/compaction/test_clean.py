@@ -187,8 +187,7 @@ def test_the_last_batch_of_each_producer_stays_if_only_empty(store: Store) -> No
 def test_a_record_without_a_key_goes(store: Store) -> None:
     put(store.log, batch_of((None, b"1"), (b"k", b"2")))
     put(closed(store), batch_of((None, b"3")))
-    done = Cleaner(store).run()
-    assert done is not None and done.stats.keyless_records == 1
+    assert Cleaner(store).run() is not None
     assert pairs(store.log) == [(1, b"k", b"2"), (2, None, b"3")]
 
 

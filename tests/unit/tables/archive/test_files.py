@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakelog.client.consumer.batches import Batch as LogBatch
+from lakelog.client.consumer.fetch import Batch as LogBatch
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.tables.archive import files as module

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from lakelog.client.consumer.batches import Batch, DamagedHeader
+from lakelog.client.consumer.fetch import Batch, DamagedHeader
 from lakelog.columns.decoding import groups
 from lakelog.records.batch import HEADER, HEADER_SIZE, read_header
 from lakelog.records.builder import BatchBuilder

@@ -8,7 +8,7 @@ from typing import NoReturn, cast
 import pyarrow as pa
 import pytest
 
-from lakelog.client.consumer.batches import Batch
+from lakelog.client.consumer.fetch import Batch
 from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder

@@ -15,7 +15,7 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from lakelog.client.consumer.batches import Batch
+from lakelog.client.consumer.fetch import Batch
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA

@@ -7,7 +7,7 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from lakelog.client.consumer.batches import Batch
+from lakelog.client.consumer.fetch import Batch
 from lakelog.columns.decoding.groups import column_types
 from lakelog.records.batch import BatchHeader, patch_offset_and_epoch, read_header
 from lakelog.records.builder import BatchBuilder

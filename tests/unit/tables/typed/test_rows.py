@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lakelog.client.consumer.batches import Batch
+from lakelog.client.consumer.fetch import Batch
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.tables.topic.errors import TopicGoneError

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from lakelog.client.consumer.batches import Batch
+from lakelog.client.consumer.fetch import Batch
 from lakelog.records.batch import read_header
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.dead_letters import dead_letters_of

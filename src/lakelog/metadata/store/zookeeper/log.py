@@ -31,6 +31,7 @@ from lakelog.metadata.store.zookeeper.layout import (
     NO_TERM,
     Layout,
     Pointer,
+    Snapshots,
     StoredEntry,
     Tail,
     Term,
@@ -49,7 +50,6 @@ from lakelog.metadata.store.zookeeper.session import (
     pass_barrier,
     write_repeatable,
 )
-from lakelog.metadata.store.zookeeper.snapshots import Snapshots
 
 
 class Terms:

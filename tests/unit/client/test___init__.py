@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.client.api import connect
+from lakelog.client import connect
 from lakelog.client.errors import UnreachableError
 from lakelog.protocol.groups import ListGroupsRequest, ListGroupsResponse
 from scripted_broker import ScriptedBroker

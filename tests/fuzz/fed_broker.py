@@ -1,26 +1,18 @@
-"""A whole broker in this process, whose connections are fed by hand: there is no socket."""
+"""A broker without a network, whose connections are fed byte for byte."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.base.endpoint import SecurityProtocol
-from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.protocol.api import api_for
 from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
-from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Clock
-from lakelog.runtime.posix import PosixDisk, PythonProcesses, SystemClock, SystemRandom
-from lakelog.server.app import Server
+from lakelog.runtime.posix import SystemClock
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.session import ClientSession
-from lakelog.server.options import Environment, ServeOptions
 from lakelog.wire.framing import decode_response, encode_request
-from socketless_broker import FakeSocket
+from socketless_broker import FakeSocket, SocketlessBroker
 from wire_client import FETCH_VERSION, PRODUCE_VERSION, batch_of, fetch_request, produce_request
 
 FRAME_SIZE_MAX = 104_857_600
@@ -32,6 +24,9 @@ class FedSocket(FakeSocket):
 
     def close(self) -> None:
         self.readable = None
+
+    def on_writable(self, sock: Any, callback: Callable[[], None] | None) -> None:
+        assert callback is None, "a fed socket takes everything"
 
     def feed(self, data: bytes) -> None:
         self.incoming += data
@@ -49,57 +44,25 @@ class FedSocket(FakeSocket):
         return decode_response(api, version, bytes(self.sent[4:]))[1]
 
 
-class FedNet(AsyncioNet):
-    """For connections over `FedSocket`s."""
-
-    def on_readable(self, sock: Any, callback: Callable[[], None] | None) -> None:
-        sock.readable = callback
-
-    def on_writable(self, sock: Any, callback: Callable[[], None] | None) -> None:
-        assert callback is None, "a fed socket takes everything"
-
-    def send_file(self, sock: Any, file: Any, offset: int, count: int) -> int:
-        sock.send(file.read_at(offset, count))
-        return count
-
-
-class FedServer:
-    """An asynchronous context manager."""
+class FedBroker(SocketlessBroker):
+    """An asynchronous context manager. The system's clock is the default."""
 
     def __init__(self, data: Path, clock: Clock | None = None) -> None:
-        loop = asyncio.get_running_loop()
-        self._tasks = AsyncioTasks(loop)
-        self._net = FedNet(loop)
-        self._disk = PosixDisk()
-        clock = clock or SystemClock()
-        random, processes = SystemRandom(), PythonProcesses()
-        store = EmbeddedStore(data / METADATA_FILE, clock)
-        world = Environment(clock, self._disk, self._net, self._tasks, random, processes, store, 64)
-        config = BrokerConfig({"offsets.topic.num.partitions": "3"})
-        self._server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
-        self.dispatcher = self._server._dispatcher
+        settings = {"offsets_topic_num_partitions": "3"}
+        super().__init__(data, clock=clock or SystemClock(), settings=settings)
 
-    async def __aenter__(self) -> FedServer:
-        await self._server.start()
+    async def __aenter__(self) -> FedBroker:
+        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._server.stop()
-        self._tasks.close()
+        await self.stop()
 
-    def connect(self, kind: type[FedSocket] = FedSocket) -> tuple[FedSocket, Connection]:
-        sock: Any = kind()
-        connections = self.dispatcher.connections
-        connection = Connection(
-            sock,
-            ClientSession(sock, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
-            self.dispatcher,
-            self._net,
-            self._disk,
-            self._tasks,
-            connections.limits(FRAME_SIZE_MAX),
-        )
-        connections.add(connection)
+    def open(self, kind: type[FedSocket] = FedSocket) -> tuple[FedSocket, Connection]:
+        """Return a new connection, which the broker counts, and its socket."""
+        sock = kind()
+        connection = self.connection_over(sock, FRAME_SIZE_MAX)
+        self.dispatcher.connections.add(connection)
         connection.open()
         return sock, connection
 
