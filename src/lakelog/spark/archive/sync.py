@@ -19,9 +19,8 @@ from lakelog.spark.archive.upkeep import FAILED, Refreshes
 from lakelog.spark.session import has_local_workers, local_session, require_java
 from lakelog.tables.archive.commit import SyncProgress, state_of
 from lakelog.tables.archive.failures import Availability, SyncError
-from lakelog.tables.archive.opening import open_job
 from lakelog.tables.archive.progress import ArchiveJob
-from lakelog.tables.archive.publication import Publication
+from lakelog.tables.archive.publication import Publication, open_job
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
 from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse, is_remote, open_warehouse

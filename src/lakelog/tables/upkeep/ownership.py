@@ -21,9 +21,8 @@ from lakelog.client.admin.api import Admin
 from lakelog.client.admin.configs import ResourceType
 from lakelog.tables.archive.dead_letters import dead_letters_of, find_dead_letters, has_dead_letters
 from lakelog.tables.archive.location import KEYS, TableLocation, find_locations, owner_of
-from lakelog.tables.archive.opening import PARTITION_BY
 from lakelog.tables.archive.progress import Extent, archived_topic_ids, read_progress
-from lakelog.tables.archive.publication import group_of, keys_of
+from lakelog.tables.archive.publication import PARTITION_BY, group_of, keys_of
 from lakelog.tables.compacted.table import ENABLED, find_table
 from lakelog.tables.compacted.table import KEYS as COMPACTED_KEYS
 from lakelog.tables.hybrid.archives import TopicArchive
