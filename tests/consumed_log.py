@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import cast
 
 from lakelog.base.errors import KafkaError
 from lakelog.cli.interaction import Stop
 from lakelog.cli.pump import GroupProgress, Pump
-from lakelog.cli.record_text import Header, formatter
+from lakelog.cli.record_text import formatter
+from lakelog.client.consumer import Consumer, ConsumerRecord
 from lakelog.client.consumer.fetcher import Trouble
 
 KEY = ("orders", 0)
-
-
-@dataclass(frozen=True)
-class ConsumedRecord:
-    offset: int
-    topic: str = "orders"
-    partition: int = 0
-    timestamp: int = 0
-    key: bytes | None = None
-    value: bytes | None = b"v"
-    headers: list[Header] = field(default_factory=list)
 
 
 class ConsumedLog:
@@ -44,14 +34,16 @@ class ConsumedLog:
     def assignment(self) -> frozenset[tuple[str, int]]:
         return frozenset({KEY})
 
-    def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumedRecord]:
+    def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumerRecord]:
         if self._next == self.rebalance_at:
             assert self.on_revoked is not None
             self.rebalance_at = None
             self.on_revoked()
             self._next = self.committed[-1][KEY] if self.committed else 0
         end = min(self._size, self._next + min(2, max_records))
-        found = [ConsumedRecord(offset) for offset in range(self._next, end)]
+        found = [
+            ConsumerRecord(*KEY, offset, 0, None, b"v", (), 0) for offset in range(self._next, end)
+        ]
         self._next = end
         if not found and self.stop is not None:
             self.stop.set()
@@ -76,11 +68,12 @@ def copied(
     stream: io.BytesIO | None = None,
 ) -> bytes:
     stop = source.stop = Stop()
+    consumer = cast(Consumer, source)
     printed = stream or io.BytesIO()
-    progress = GroupProgress(source, quiet=False) if has_group else None
+    progress = GroupProgress(consumer, quiet=False) if has_group else None
     source.on_revoked = progress.revoke if progress is not None else None
     pump = Pump(
-        source,
+        consumer,
         printed,
         formatter("%o\n"),
         progress,

@@ -201,6 +201,11 @@ class Setup:
         for partition in range(self.config.partitions):
             await self.coordinator.load_partition(partition, 0)
 
+    @property
+    def group_ids(self) -> list[str]:
+        """Ids of the groups in the loaded partitions."""
+        return [group.group_id for group in self.coordinator.admin.progress()]
+
     def check_counts(self) -> None:
         """Compare the shared counts with a sum over all groups."""
         groups = offset_groups = 0

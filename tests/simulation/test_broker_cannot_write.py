@@ -48,7 +48,7 @@ def has_left(nemesis: ClusterNemesis, host: BrokerHost) -> bool:
 def is_ready(host: BrokerHost) -> bool:
     """Return what `/readyz` answers."""
     assert host.server is not None
-    return all(check.passes for check in host.server.readiness())
+    return all(check.passes for check in host.server.monitoring.checks())
 
 
 def is_back(nemesis: ClusterNemesis, host: BrokerHost) -> bool:

@@ -36,6 +36,8 @@ def run_script(text: str, home: Path, environment: Mapping[str, str] | None = No
         cwd=home,
         env={**os.environ, **settings, **(environment or {})},
     )
+    # A test that fails shows what Spark had to say about an empty result.
+    print(done.stderr[-8000:], file=sys.stderr)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 

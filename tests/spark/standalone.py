@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyspark
 
+from kafka_jars import QUICK_START
 from waiting import eventually
 
 _HOME = Path(pyspark.__file__).parent
@@ -23,6 +24,7 @@ def daemon(log: Path, kind: str, *words: str, host: str = "127.0.0.1") -> Iterat
     """A process of a standalone cluster, on this host; its log."""
     command = [str(_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *words]
     settings = {"SPARK_HOME": str(_HOME), "PYSPARK_PYTHON": sys.executable}
+    settings |= {"SPARK_DAEMON_JAVA_OPTS": " ".join(QUICK_START)}
     with log.open("wb") as file:
         process = subprocess.Popen(
             [*command, "--host", host, "--webui-port", "0"],

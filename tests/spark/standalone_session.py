@@ -20,6 +20,8 @@ def main(master: str, bootstrap: str, topic: str, target: str) -> None:
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     builder = builder.config("spark.archives", "environment.tar.gz#environment")
     builder = builder.config("spark.executor.memory", "512m")
+    quick_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    builder = builder.config("spark.executor.extraJavaOptions", quick_start)
     spark = session(builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0"))
     publisher = publish_progress(spark)
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from lakelog.client.sink import Sink, SinkStatus
+from lakelog.client.sink import Sink, SinkControl
 from spark.queries import read, values
 from spark.sink_copies import ROUTED, Copy
 from spark.topics import MakeTopic, produce
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark]
 
 
-def status(bootstrap: str, name: str) -> SinkStatus | None:
+def status(bootstrap: str, name: str) -> SinkControl | None:
     with Sink(bootstrap, f"lk-sink-{name}") as sink:
         return sink.read()
 

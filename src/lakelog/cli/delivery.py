@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.record_text import Header, InputRecord, json_text, parse_json_line, parse_object
+
+if TYPE_CHECKING:
+    from lakelog.client.producer import Delivery, Producer
 
 Progress = Callable[[int, int], None]
 """A function that is called with the numbers of bytes and records read so far."""
@@ -100,33 +103,6 @@ def read_records(
 _HEADER_OVERHEAD = 10
 
 
-class Metadata(Protocol):
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-
-
-class Delivery(Protocol):
-    @property
-    def done(self) -> bool: ...
-    def result(self) -> Metadata: ...
-
-
-class RecordSink(Protocol):
-    """The part of `Producer` that this module uses."""
-
-    def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Sequence[Header] = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Delivery: ...
-
-
 @dataclass(slots=True)
 class WrittenRecords:
     """The records written to one partition. Offsets are -1 with acks=0."""
@@ -183,7 +159,7 @@ class Report:
             self.largest_failed = max(self.largest_failed, size)
 
 
-def send_all(sink: RecordSink, topic: str, records: Iterable[InputRecord]) -> Report:
+def send_all(producer: Producer, topic: str, records: Iterable[InputRecord]) -> Report:
     """Send all records and wait for all responses; return the results.
 
     The failure of a record does not stop the run, with two exceptions. If the first record fails
@@ -202,7 +178,7 @@ def send_all(sink: RecordSink, topic: str, records: Iterable[InputRecord]) -> Re
             size = len(record.key or b"") + len(record.value or b"")
             headers_size = _headers_size(record.headers) if record.headers else 0
             try:
-                delivery = sink.send(topic, record.value, record.key, *record[2:])
+                delivery = producer.send(topic, record.value, record.key, *record[2:])
             except KafkaError as error:
                 report.fail(error, size + headers_size)
                 is_its_own_fault = error.code is ErrorCode.MESSAGE_TOO_LARGE

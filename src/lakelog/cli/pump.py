@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.interaction import Interrupted, Stop
 from lakelog.cli.positions import TopicPartition
-from lakelog.cli.record_text import ConsumedRecord, Formatter
+from lakelog.cli.record_text import Formatter
 from lakelog.cli.render import note
 
 if TYPE_CHECKING:
-    from lakelog.client.consumer.fetcher import Trouble
+    from lakelog.client.consumer import Consumer, ConsumerRecord
 
 
 _COMMIT_EVERY_S = 5.0
@@ -29,22 +29,10 @@ _MOVED_ON = (
 )
 
 
-class RecordSource(Protocol):
-    """The part of `Consumer` that this module uses."""
-
-    @property
-    def assignment(self) -> frozenset[TopicPartition]: ...
-    @property
-    def trouble(self) -> Trouble | None: ...
-    def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumedRecord]: ...
-    def position(self, partition: TopicPartition) -> int: ...
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
-
-
 class GroupProgress:
     """The written and the committed offsets of a group's member."""
 
-    def __init__(self, source: RecordSource, *, quiet: bool) -> None:
+    def __init__(self, source: Consumer, *, quiet: bool) -> None:
         self._source = source
         self._quiet = quiet
         self._written: dict[TopicPartition, int] = {}
@@ -59,7 +47,7 @@ class GroupProgress:
         """Partitions whose next record may have been written before."""
         self._next_commit_s = time.monotonic() + _COMMIT_EVERY_S
 
-    def wrote(self, records: Sequence[ConsumedRecord]) -> None:
+    def wrote(self, records: Sequence[ConsumerRecord]) -> None:
         """Note that `records` of the last poll were written."""
         if self._unchecked:
             self._note_repeats(records)
@@ -110,7 +98,7 @@ class GroupProgress:
     def _uncommitted(self) -> dict[TopicPartition, int]:
         return {key: at for key, at in self._written.items() if self._committed.get(key) != at}
 
-    def _note_repeats(self, records: Sequence[ConsumedRecord]) -> None:
+    def _note_repeats(self, records: Sequence[ConsumerRecord]) -> None:
         for record in records:
             key = record.topic, record.partition
             if key not in self._unchecked:
@@ -131,7 +119,7 @@ class Pump:
 
     def __init__(
         self,
-        source: RecordSource,
+        source: Consumer,
         stream: IO[bytes],
         form: Formatter,
         progress: GroupProgress | None,
@@ -194,7 +182,7 @@ class Pump:
             if self._progress is not None:
                 self._progress.commit()
 
-    def _write(self, records: Sequence[ConsumedRecord]) -> None:
+    def _write(self, records: Sequence[ConsumerRecord]) -> None:
         if records:
             self._last_s = time.monotonic()
             rest = memoryview(b"".join(map(self._form, records)))

@@ -20,10 +20,13 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.positions import iso_utc, parse_moment_ms
+
+if TYPE_CHECKING:
+    from lakelog.client.consumer import ConsumerRecord
 
 _CONTENT = ("key", "key_encoding", "value", "value_encoding")
 _JSON_FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", *_CONTENT, "headers")
@@ -31,7 +34,7 @@ _HEADER_FIELDS = ("key", "value", "value_encoding")
 _ENCODINGS = ("utf-8", "base64")
 
 
-def json_line(record: ConsumedRecord) -> bytes:
+def json_line(record: ConsumerRecord) -> bytes:
     """Return a record as a JSON object with a newline."""
     key, key_encoding = _text(record.key)
     value, value_encoding = _text(record.value)
@@ -184,25 +187,6 @@ _LITERALS = ("%", "{", "}")
 Header = tuple[str, bytes | None]
 
 
-class ConsumedRecord(Protocol):
-    """The part of the client's record that is printed."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Sequence[Header]: ...
-
-
 class InputRecord(NamedTuple):
     """A record to produce. The producer sets a partition or timestamp of `None`."""
 
@@ -213,7 +197,7 @@ class InputRecord(NamedTuple):
     timestamp_ms: int | None = None
 
 
-Formatter = Callable[[ConsumedRecord], bytes]
+Formatter = Callable[["ConsumerRecord"], bytes]
 Encoder = Callable[[bytes], bytes]
 
 _FIELDS: Mapping[str, Formatter] = {

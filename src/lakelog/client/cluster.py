@@ -214,16 +214,16 @@ class Cluster(Closeable):
             time.sleep(pause)
         raise AssertionError("pauses never end")
 
-    def ask_any(self, request: Message, kind: type[R], *, timeout_s: float | None = None) -> R:
+    def ask_any(self, request: Message, kind: type[R]) -> R:
         """Ask brokers until one answers; only for requests that are safe to repeat.
 
-        Raises `UnreachableError`. timeout_s: of each attempt, in seconds.
+        Raises `UnreachableError`.
         """
         failure: ClientError | None = None
         # Open connections first, then known brokers; the bootstrap addresses may be outdated.
         for node in [*self._connections, *self.view.brokers, _BOOTSTRAP]:
             try:
-                return self.ask(node, request, kind, timeout_s=timeout_s)
+                return self.ask(node, request, kind)
             except NotStartedError:
                 raise
             except (UnreachableError, ConnectionLostError) as error:

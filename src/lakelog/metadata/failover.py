@@ -22,7 +22,7 @@ These functions are part of the format of the metadata log: they define the effe
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NO_LEADER = -1
 AT_START = -1
@@ -65,12 +65,11 @@ class PartitionImage(NamedTuple):
         """Return the partition with this leader, in a new leader epoch."""
         assert leader == NO_LEADER or leader in isr, "the leader is in the ISR"
         assert leader not in self.offline, "an offline replica does not lead"
-        return self._replace(
-            isr=isr,
-            leader=leader,
-            leader_epoch=self.leader_epoch + 1,
-            partition_epoch=self.partition_epoch + 1,
-        )
+        return self.altered(isr=isr, leader=leader, leader_epoch=self.leader_epoch + 1)
+
+    def altered(self, **changes: Any) -> PartitionImage:
+        """Return the partition with other fields, in its next partition epoch."""
+        return self._replace(partition_epoch=self.partition_epoch + 1, **changes)
 
     def with_isr(self, isr: tuple[int, ...], min_isr: int) -> PartitionImage:
         """Return the partition with another ISR and the ELR that follows; the epochs are unchanged.
@@ -101,7 +100,7 @@ def after_fencing(
     """
     if broker_id not in partition.isr:
         return partition
-    others = tuple(node_id for node_id in partition.isr if node_id != broker_id)
+    others = _without(partition.isr, broker_id)
     return _with_leader(partition, partition.with_isr(others, min_isr), fenced, min_isr)
 
 
@@ -120,12 +119,12 @@ def after_loss(
     """
     if broker_id not in (*partition.isr, *partition.elr):
         return partition if keeps_folder else _without_last_known(partition, broker_id)
-    others = tuple(node_id for node_id in partition.isr if node_id != broker_id)
+    others = _without(partition.isr, broker_id)
     changed = partition.with_isr(others, min_isr)
     is_short = len(others) < min(min_isr, len(partition.replicas))
     changed = changed._replace(
         # `with_isr` has just made it eligible, as it does for a broker that only left.
-        elr=tuple(node_id for node_id in changed.elr if node_id != broker_id),
+        elr=_without(changed.elr, broker_id),
         last_known_elr=(
             (*changed.last_known_elr, broker_id)
             # If enough others are in sync, they have every committed record, and the last known
@@ -149,11 +148,10 @@ def with_offline(partition: PartitionImage, broker_id: int, min_isr: int) -> Par
     # A log of the first versions of records has the last in-sync replica in the ISR without a
     # leader.
     if partition.leader == NO_LEADER and broker_id in partition.isr:
-        others = tuple(node_id for node_id in partition.isr if node_id != broker_id)
+        others = _without(partition.isr, broker_id)
         partition = partition.with_isr(others, min_isr)
-    return partition._replace(
-        offline=tuple(node_id for node_id in partition.replicas if node_id in offline),
-        partition_epoch=partition.partition_epoch + 1,
+    return partition.altered(
+        offline=tuple(node_id for node_id in partition.replicas if node_id in offline)
     )
 
 
@@ -164,10 +162,7 @@ def without_offline(partition: PartitionImage, broker_id: int) -> PartitionImage
     """
     if broker_id not in partition.offline:
         return partition
-    return partition._replace(
-        offline=tuple(node_id for node_id in partition.offline if node_id != broker_id),
-        partition_epoch=partition.partition_epoch + 1,
-    )
+    return partition.altered(offline=_without(partition.offline, broker_id))
 
 
 def after_failure(
@@ -290,7 +285,7 @@ def under_settings(partition: PartitionImage, min_isr: int) -> PartitionImage:
     changed = partition.with_isr(partition.isr, min_isr)
     if changed == partition:
         return partition
-    return changed._replace(partition_epoch=partition.partition_epoch + 1)
+    return changed.altered()
 
 
 def without_broker(
@@ -303,7 +298,7 @@ def without_broker(
     """
     if broker_id not in partition.isr:
         return partition
-    others = tuple(node_id for node_id in partition.isr if node_id != broker_id)
+    others = _without(partition.isr, broker_id)
     # The last member keeps its place even though it is fenced. Without it the image would not show
     # which replica has every committed record, and an election would lose some (KIP-966).
     if not others:
@@ -313,7 +308,7 @@ def without_broker(
         return partition.led_by(_first(partition, others, fenced), others)
     # No new leader epoch: the leader is the same, and its producers and fetches continue. The
     # partition epoch rises, so that an AlterPartition decided on the old ISR is rejected.
-    return partition._replace(isr=others, partition_epoch=partition.partition_epoch + 1)
+    return partition.altered(isr=others)
 
 
 def _with_leader(
@@ -367,7 +362,8 @@ def _first(partition: PartitionImage, candidates: tuple[int, ...], fenced: Conta
 def _without_last_known(partition: PartitionImage, broker_id: int) -> PartitionImage:
     if broker_id not in partition.last_known_elr:
         return partition
-    return partition._replace(
-        last_known_elr=tuple(id_ for id_ in partition.last_known_elr if id_ != broker_id),
-        partition_epoch=partition.partition_epoch + 1,
-    )
+    return partition.altered(last_known_elr=_without(partition.last_known_elr, broker_id))
+
+
+def _without(replicas: tuple[int, ...], broker_id: int) -> tuple[int, ...]:
+    return tuple(node_id for node_id in replicas if node_id != broker_id)

@@ -34,7 +34,7 @@ from lakelog.server.coordinators.local import Coordinators, ProducerIds
 from lakelog.server.data_folder import DataFolder, FolderWatch
 from lakelog.server.event_log import log_changes, log_elections, log_leaderless
 from lakelog.server.monitoring.endpoint import Monitoring
-from lakelog.server.monitoring.readiness import Check, Stage
+from lakelog.server.monitoring.readiness import Stage
 from lakelog.server.monitoring.sources import LoopWatch, Sources
 from lakelog.server.options import Environment, ReadyInfo, ServeOptions, StartError
 from lakelog.server.replication.replica_manager import ReplicaEvents, ReplicaManager
@@ -46,8 +46,6 @@ from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.errors import StorageError
-
-__all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError"]
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +122,7 @@ class Server:
         self._listeners = Listeners(
             options, environment, self._dispatcher, shared.connections, self._config
         )
-        self._monitoring = Monitoring(self._make_sources(), lambda: self._coordinators.is_current)
+        self.monitoring = Monitoring(self._make_sources(), lambda: self._coordinators.is_current)
         self._maintenance = self._make_maintenance(shared.connections)
         self._folder_watch = self._make_folder_watch()
 
@@ -256,18 +254,10 @@ class Server:
             environment.clock,
             environment.disk,
             environment.tasks,
-            self._monitoring.note_callback,
+            self.monitoring.note_callback,
             self._folder.shortages,
             self.broker.checks,
         )
-
-    def readiness(self) -> list[Check]:
-        """Return the current checks of readiness, as `/readyz` does."""
-        return self._monitoring.checks()
-
-    def cluster_numbers(self) -> dict[str, int]:
-        """Return the counts of partitions, ISRs and brokers, as `/metrics` does."""
-        return self._monitoring.cluster_numbers()
 
     def _make_folder_watch(self) -> FolderWatch:
         folder, membership = self._folder, self._control.membership
@@ -288,11 +278,11 @@ class Server:
         """
         self._listeners.bind()
         try:
-            await self._monitoring.start(self._options.http)
+            await self.monitoring.start(self._options.http)
             await self._open()
         except BaseException:
             self._listeners.close()
-            await self._monitoring.stop()
+            await self.monitoring.stop()
             raise
         self._listeners.start()
         if self._folder.reserve.is_spent:
@@ -307,7 +297,7 @@ class Server:
             self._control.membership.serve()
             self._coordinators.join_others()
         self._replicas.serve()
-        self._monitoring.serving(self._cleaner)
+        self.monitoring.serving(self._cleaner)
 
     async def _open(self) -> None:
         folder, control = self._folder, self._control
@@ -321,7 +311,7 @@ class Server:
             raise StartError(str(error)) from error
         try:
             await self._open_metadata()
-            self._monitoring.stage = Stage.RECOVERING
+            self.monitoring.stage = Stage.RECOVERING
             image = control.image
             await self._replicas.logs.load(image)
             if folder.directory.has_lost and not self._options.is_clustered:
@@ -334,7 +324,7 @@ class Server:
             await control.metadata.subscribe_since(image, self)
             if self._options.is_clustered:
                 control.controller.start()
-            self._monitoring.stage = Stage.LOADING
+            self.monitoring.stage = Stage.LOADING
             await self._coordinators.load(control.image)
         except BaseException as error:
             control.controller.stop()
@@ -430,7 +420,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop cleanly: the next start need not scan logs."""
-        self._monitoring.stage = Stage.STOPPING
+        self.monitoring.stage = Stage.STOPPING
         self._folder_watch.stop()
         if self._options.is_clustered and self.failure is None:
             await self._control.membership.leave()
@@ -447,4 +437,4 @@ class Server:
         await self._control.close()
         await self._folder.close(self._replicas.partitions.high_watermarks)
         self._replicas.logs.close()
-        await self._monitoring.stop()
+        await self.monitoring.stop()

@@ -85,10 +85,7 @@ class EpochCache:
         return self._epochs[above - 1] if above else epoch, self._starts[above]
 
     def truncate_from_end(self, offset: int) -> None:
-        """Forget the epochs that begin at or after `offset`.
-
-        Source: KIP-101.
-        """
+        """Forget the epochs that begin at or after `offset` (KIP-101)."""
         keep = bisect_left(self._starts, offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]

@@ -27,6 +27,7 @@ from lakelog.records.batch import (
 from lakelog.runtime.api import File
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import LOG, SEGMENT_SUFFIXES, cut_name, remove_if_exists
+from lakelog.storage.segments.scan import scan_batches
 from lakelog.storage.segments.segment import Segment
 
 _WINDOW = 1 << 20
@@ -127,26 +128,20 @@ def _valid_batches(
     file: File, base_offset: int, end: int, breathe: Callable[[], None], bounds: Bounds
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield each batch up to `end`. Raises `CorruptRecord` at the first invalid one."""
-    window, start, position, next_offset = b"", 0, 0, base_offset
-    while position < end:
-        at = position - start
-        if at + HEADER_SIZE > len(window):
-            breathe()
-            window, start, at = file.read_at(position, min(_WINDOW, end - position)), position, 0
-        header = read_header(window, at)
-        if header.size > end - position:
-            raise CorruptRecord(f"a batch of {header.size} bytes is cut off")
-        if at + header.size > len(window):
-            breathe()
-            window, start, at = file.read_at(position, max(_WINDOW, header.size)), position, 0
+    next_offset = base_offset
+
+    def read(position: int, size: int) -> bytes:
+        breathe()
+        return file.read_at(position, size)
+
+    for position, header, window, at in scan_batches(read, end, _WINDOW):
         _check(window, at, header, base_offset)
         _check_bounds(header, next_offset, bounds)
-        position += header.size
         if header.base_offset > next_offset:
             # After a compaction, gaps are normal. Only the following batches show a wrong base
             # offset.
-            _check_gap(header, file, position, end)
-        yield position - header.size, header
+            _check_gap(header, file, position + header.size, end)
+        yield position, header
         next_offset = header.last_offset + 1
 
 

@@ -271,7 +271,6 @@ def check_batch(
     Raises `KafkaError` (INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE) or `SlowBatchError`.
     As in Apache Kafka, a delete horizon and unknown attributes are accepted. So is LogAppendTime if
     the topic has CreateTime and the batch has a timestamp. now_ms: milliseconds since the epoch.
-    The codes are INVALID_RECORD, INVALID_TIMESTAMP and MESSAGE_TOO_LARGE.
     """
     base, length, _, _, _, attributes, delta, _, timestamp, producer, epoch, first, count = fields
     codec = attributes & CODEC_MASK

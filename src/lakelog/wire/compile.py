@@ -92,6 +92,27 @@ class Source:
         return function
 
 
+class Writer:
+    """Generates the source of one version; `run` holds pending values of fixed size.
+
+    The next `flush` of a subclass writes the run.
+    """
+
+    def __init__(self, version: int, flexible: bool, names: dict[str, Any]) -> None:
+        self.version = version
+        self.flexible = flexible
+        self.run: list[tuple[str, str]] = []
+        self.source = Source()
+        self.source.names.update(names)
+
+
+def element_of(field: Field) -> Field:
+    """Return the field of one element of an array."""
+    element = Field(field.type_name, versions=field.versions, default=field.default)
+    element.name = field.name
+    return element
+
+
 def split_fields(fields: Shape, version: int, flexible: bool) -> tuple[list[Field], list[Field]]:
     """Return the untagged and the tagged fields of a version, in encoded order (KIP-482).
 

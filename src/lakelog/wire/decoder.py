@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from struct import unpack_from
 from typing import Any, NoReturn
 
-from lakelog.wire.compile import SHORT_ARRAY, Shape, Source, smallest_size, split_fields
+from lakelog.wire.compile import SHORT_ARRAY, Shape, Writer, element_of, smallest_size, split_fields
 from lakelog.wire.primitives import (
     FIXED_FORMATS,
     MAX_STRING_BYTES,
@@ -39,7 +39,7 @@ def compile_decoder(message: Any, version: int) -> Callable[..., Any]:
     The function raises `WireError`, `struct.error`, `IndexError` and `UnicodeDecodeError`.
     """
     assert version in message.__versions__
-    writer = _Writer(version, version in message.__flexible__)
+    writer = _Writer(version, version in message.__flexible__, _NAMES)
     writer.source.add("position = 0")
     result = writer.struct(message)
     writer.flush()
@@ -47,26 +47,8 @@ def compile_decoder(message: Any, version: int) -> Callable[..., Any]:
     return writer.source.compile("view, end, budget", f"decode {message.__name__} v{version}")
 
 
-class _Writer:
+class _Writer(Writer):
     """Generates the source; the next `flush` reads the fixed-size targets in `run` at once."""
-
-    def __init__(self, version: int, flexible: bool) -> None:
-        self.version = version
-        self.flexible = flexible
-        self.run: list[tuple[str, str]] = []
-        self.source = Source()
-        self.source.names.update(
-            new=object.__new__,
-            finish_uvarint=finish_uvarint,
-            decode_uvarint=decode_uvarint,
-            check_tag=check_tag,
-            skip_tagged_fields=skip_tagged_fields,
-            unpack_array=_unpack_array,
-            refuse_null=_refuse_null,
-            refuse_count=_refuse_count,
-            refuse_tag=_refuse_tag,
-            refuse_string=_refuse_string,
-        )
 
     def flush(self) -> None:
         """Generate one read of the pending run. Any other read must be preceded by it."""
@@ -231,9 +213,7 @@ class _Writer:
             self.flush()
             return item
         item = self.source.variable("v")
-        element = Field(field.type_name, versions=field.versions, default=field.default)
-        element.name = field.name
-        self._variable_size(item, element)
+        self._variable_size(item, element_of(field))
         return item
 
     def _tagged_fields(self, target: str, tagged: list[Field]) -> None:
@@ -301,3 +281,17 @@ def _refuse_count(name: str, count: int) -> NoReturn:
 
 def _refuse_tag(what: str, number: int) -> NoReturn:
     raise WireError(f"tagged fields with a wrong size or number ({what}: {number})")
+
+
+_NAMES = {
+    "new": object.__new__,
+    "finish_uvarint": finish_uvarint,
+    "decode_uvarint": decode_uvarint,
+    "check_tag": check_tag,
+    "skip_tagged_fields": skip_tagged_fields,
+    "unpack_array": _unpack_array,
+    "refuse_null": _refuse_null,
+    "refuse_count": _refuse_count,
+    "refuse_tag": _refuse_tag,
+    "refuse_string": _refuse_string,
+}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from lakelog.wire.compile import SHORT_ARRAY, Source, split_fields
+from lakelog.wire.compile import SHORT_ARRAY, Writer, element_of, split_fields
 from lakelog.wire.primitives import (
     FIXED_FORMATS,
     MAX_STRING_BYTES,
@@ -31,7 +31,7 @@ def compile_encoder(message: Any, version: int) -> Callable[..., Any]:
     for values that the version cannot contain.
     """
     assert version in message.__versions__
-    writer = _Writer(version, version in message.__flexible__)
+    writer = _Writer(version, version in message.__flexible__, _NAMES)
     writer.source.add("parts = []", "out = bytearray()")
     writer.struct("message", message)
     writer.flush()
@@ -41,23 +41,11 @@ def compile_encoder(message: Any, version: int) -> Callable[..., Any]:
     return writer.source.compile("message", f"encode {message.__name__} v{version}")
 
 
-class _Writer:
+class _Writer(Writer):
     """Generates the source; the next `flush` writes the fixed-size values in `run` at once."""
 
-    def __init__(self, version: int, flexible: bool) -> None:
-        self.version = version
-        self.flexible = flexible
-        self.run: list[tuple[str, str]] = []
-        self.out = "out"
-        self.source = Source()
-        self.source.names.update(
-            uvarint=encode_uvarint,
-            pack_array=encode_fixed_array,
-            short_uvarints=SHORT_UVARINTS,
-            checked_string=_checked_string,
-            cut_text=cut_text,
-            refuse_uuid=_refuse_uuid,
-        )
+    out = "out"
+    """The variable of the current byte array."""
 
     def flush(self) -> None:
         if self.run == [("B", "0")]:
@@ -189,9 +177,7 @@ class _Writer:
             if field.struct is not None:
                 self.struct(item, field.struct)
             else:
-                element = Field(field.type_name, versions=field.versions, default=field.default)
-                element.name = field.name
-                self._field(item, element)
+                self._field(item, element_of(field))
             self.flush()
 
     def _tagged_fields(self, target: str, tagged: list[Field]) -> None:
@@ -255,3 +241,13 @@ def _checked_string(name: str, value: bytes) -> bytes:
 
 def _refuse_uuid(value: bytes) -> NoReturn:
     raise WireError(f"a UUID of {len(value)} bytes instead of 16")
+
+
+_NAMES = {
+    "uvarint": encode_uvarint,
+    "pack_array": encode_fixed_array,
+    "short_uvarints": SHORT_UVARINTS,
+    "checked_string": _checked_string,
+    "cut_text": cut_text,
+    "refuse_uuid": _refuse_uuid,
+}

@@ -18,8 +18,8 @@ from lakelog.metadata.records import encode_records
 from lakelog.metadata.store.api import MetadataStore, Snapshot
 from lakelog.metadata.store.zookeeper.address import EnsembleAddress
 from lakelog.runtime.api import Random, Tasks
-from lakelog.server.app import ServeOptions, Server, StartError
-from lakelog.server.options import Environment
+from lakelog.server.app import Server
+from lakelog.server.options import Environment, ServeOptions, StartError
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place

@@ -102,7 +102,7 @@ class Shown:
     @property
     def _is_counted(self) -> bool:
         servers = [server for host in self._hosts if (server := _answering(host)) is not None]
-        return any(each.cluster_numbers()[name] for each in servers for name in _ALARMS)
+        return any(each.monitoring.cluster_numbers()[name] for each in servers for name in _ALARMS)
 
     def _since(self, subject: Hashable, *, is_wrong: bool, now: float) -> float:
         if not is_wrong:
@@ -117,7 +117,7 @@ def _health_by(host: BrokerHost) -> str:
 
 def _is_ready(host: BrokerHost) -> bool:
     server = _answering(host)
-    return server is not None and all(check.passes for check in server.readiness())
+    return server is not None and all(check.passes for check in server.monitoring.checks())
 
 
 def _answering(host: BrokerHost) -> Server | None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, cast
 
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli import delivery
-from lakelog.cli.delivery import LineParser, WrittenRecords, read_records, send_all
+from lakelog.cli.delivery import LineParser, Report, WrittenRecords, read_records, send_all
 from lakelog.cli.failures import CliError
 from lakelog.cli.record_text import Header, InputRecord
+from lakelog.client.producer import Producer
 
 
 def _read(data: bytes, parser: LineParser | None = None) -> list[InputRecord]:
@@ -153,17 +154,21 @@ def _values(*values: bytes) -> Iterator[InputRecord]:
     return (InputRecord(b"k", value) for value in values)
 
 
+def _sent(sink: _Sink, records: Iterable[InputRecord]) -> Report:
+    return send_all(cast(Producer, sink), "t", records)
+
+
 def test_every_record_is_counted_where_it_went() -> None:
     sink = _Sink()
     records = [InputRecord(b"k", b"v", (("h", b"1"),), 1, 5), InputRecord(None, None)]
-    report = send_all(sink, "t", [*records, *_values(b"abc")])
+    report = _sent(sink, [*records, *_values(b"abc")])
     assert sink.sent[:2] == records
     assert (report.records, report.bytes, report.failed) == (3, 6, 0)
     assert report.partitions == {0: WrittenRecords(2, 100, 101), 1: WrittenRecords(1, 100, 100)}
 
 
 def test_failures_do_not_stop_the_rest() -> None:
-    report = send_all(_Sink(), "t", _values(b"refused", b"a", b"lost", b"refused", b"b"))
+    report = _sent(_Sink(), _values(b"refused", b"a", b"lost", b"refused", b"b"))
     assert (report.records, report.failed) == (2, 3)
     assert report.first_error is _TOO_LARGE
     assert report.largest_failed == len(b"k") + len(b"refused")
@@ -177,15 +182,15 @@ def test_after_a_time_out_the_rest_of_the_input_is_not_read() -> None:
             return delivery
 
     values = _values(b"a", b"lost", b"b", b"c")
-    report = send_all(_Quick(), "t", values)
+    report = _sent(_Quick(), values)
     assert (report.records, report.failed, report.gave_up) == (1, 1, True)
     assert [record.value for record in values] == [b"c"]
-    assert not send_all(_Quick(), "t", _values(b"a", b"lost")).gave_up
+    assert not _sent(_Quick(), _values(b"a", b"lost")).gave_up
 
 
 def test_a_refusal_at_the_first_record_ends_it() -> None:
     with pytest.raises(KafkaError, match="no such topic"):
-        send_all(_Sink(), "t", _values(b"nowhere", b"a"))
+        _sent(_Sink(), _values(b"nowhere", b"a"))
 
 
 def _ending_with(error: Exception, *values: bytes) -> Iterator[InputRecord]:
@@ -195,7 +200,7 @@ def _ending_with(error: Exception, *values: bytes) -> Iterator[InputRecord]:
 
 def test_records_before_bad_input_are_reported() -> None:
     bad = CliError("LL0605", "line 3: not JSON")
-    report = send_all(_Sink(), "t", _ending_with(bad, b"a", b"b"))
+    report = _sent(_Sink(), _ending_with(bad, b"a", b"b"))
     assert (report.records, report.bad_input) == (2, bad)
 
 
@@ -208,5 +213,5 @@ def test_an_error_of_the_input_is_raised_after_earlier_records_are_acknowledged(
             return deliveries[-1]
 
     with pytest.raises(OSError, match="gone"):
-        send_all(_Kept(), "t", _ending_with(OSError("gone"), b"a"))
+        _sent(_Kept(), _ending_with(OSError("gone"), b"a"))
     assert [delivery.done for delivery in deliveries] == [True]

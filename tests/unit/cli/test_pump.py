@@ -6,23 +6,24 @@ import io
 import signal
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from consumed_log import KEY, ConsumedLog, ConsumedRecord, copied
+from consumed_log import KEY, ConsumedLog, copied
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli import pump
 from lakelog.cli.interaction import Stop
 from lakelog.cli.pump import GroupProgress, Pump
 from lakelog.cli.record_text import formatter
+from lakelog.client.consumer import Consumer, ConsumerRecord
 from lakelog.client.consumer.fetcher import Trouble
 from lakelog.client.errors import ConnectionLostError
 
 
 def test_a_signal_while_joining_commits_the_written_records() -> None:
     class Signalled(ConsumedLog):
-        def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumedRecord]:
+        def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumerRecord]:
             assert self.stop is not None
             if self._next == 4:
                 with self.stop.interrupting():
@@ -38,7 +39,7 @@ def test_a_signal_while_joining_commits_the_written_records() -> None:
 
 def test_an_answer_that_does_not_come_after_a_signal_is_no_error() -> None:
     class Failing(ConsumedLog):
-        def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumedRecord]:
+        def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumerRecord]:
             assert self.stop is not None
             if has_signal:
                 self.stop.signalled(signal.SIGTERM)
@@ -110,7 +111,7 @@ def test_a_run_that_continues_reports_the_end_once(capsys: pytest.CaptureFixture
     stop, source = Stop(), ConsumedLog(3)
     source.stop = stop
     pump = Pump(
-        source,
+        cast(Consumer, source),
         io.BytesIO(),
         formatter("%o"),
         None,
@@ -178,7 +179,7 @@ def test_a_commit_refused_in_a_rebalance_is_made_up_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = ConsumedLog(2)
-    progress = GroupProgress(source, quiet=False)
+    progress = GroupProgress(cast(Consumer, source), quiet=False)
     monkeypatch.setattr(pump, "_COMMIT_EVERY_S", 0.0)
     progress.commit_if_due()
     progress.wrote(source.poll(0, 2))

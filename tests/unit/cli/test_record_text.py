@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 
 from lakelog.cli.failures import CliError
 from lakelog.cli.record_text import Header, formatter, json_line, parse_json_line
+from lakelog.client.consumer import ConsumerRecord
 
 
-@dataclass(frozen=True)
-class _Record:
-    topic: str = "orders"
-    partition: int = 2
-    offset: int = 41
-    timestamp: int = 1500
-    key: bytes | None = b"k"
-    value: bytes | None = b"v"
-    headers: list[Header] = field(default_factory=list)
+def _record(
+    *,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    timestamp: int = 1500,
+    headers: Sequence[Header] = (),
+) -> ConsumerRecord:
+    return ConsumerRecord("orders", 2, 41, timestamp, key, value, (*headers,), 0)
 
 
 def test_json_never_omits_a_key() -> None:
-    fields = json.loads(json_line(_Record(key=None, value=None, timestamp=-1)))
+    fields = json.loads(json_line(_record(key=None, value=None, timestamp=-1)))
     assert fields == {
         "topic": "orders",
         "partition": 2,
@@ -47,7 +47,7 @@ _content = st.none() | st.binary(max_size=40)
 def test_json_lines_lose_nothing(
     key: bytes | None, value: bytes | None, headers: list[Header]
 ) -> None:
-    line = json_line(_Record(key=key, value=value, headers=headers))
+    line = json_line(_record(key=key, value=value, headers=headers))
     assert line.count(b"\n") == 1
     back = parse_json_line(line)
     assert (back.key, back.value, list(back.headers)) == (key, value, headers)
@@ -132,12 +132,12 @@ def test_bad_lines_are_value_errors(line: bytes, message: str) -> None:
     ],
 )
 def test_format_strings(form: str, printed: bytes) -> None:
-    record = _Record(headers=[("a", b"1"), ("b", None)])
+    record = _record(headers=[("a", b"1"), ("b", None)])
     assert formatter(form)(record) == printed
 
 
 def test_bytes_are_copied_as_they_are() -> None:
-    assert formatter("%k|%v")(_Record(key=None, value=b"\xff\x00\n")) == b"|\xff\x00\n"
+    assert formatter("%k|%v")(_record(key=None, value=b"\xff\x00\n")) == b"|\xff\x00\n"
 
 
 @pytest.mark.parametrize(

@@ -365,7 +365,7 @@ async def test_nothing_is_counted_when_nothing_is_left(setup: Setup) -> None:
         marker = TransactionMarker(producer_id, 0, producer_id == 5000, 0, 2)
         assert await setup.coordinator.write_marker(0, marker) == 0
     setup.clock.leap(8 * 24 * 3_600_000)
-    names = [*setup.coordinator.groups_owned, "pending"]
+    names = [*setup.group_ids, "pending"]
     await setup.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=names))
     await asyncio.sleep(20)
     assert setup.memory.used == 0

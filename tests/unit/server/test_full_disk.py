@@ -35,9 +35,9 @@ from lakelog.protocol.topics import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
-from lakelog.server.app import StartError
 from lakelog.server.handlers.configs import incremental_alter_configs
 from lakelog.server.handlers.topics import delete_records, delete_topics
+from lakelog.server.options import StartError
 from lakelog.server.requests.context import Context
 from lakelog.storage.folder.space import RESERVE
 from lakelog.wire.framing import decode_response

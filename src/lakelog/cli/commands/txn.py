@@ -166,10 +166,13 @@ def abort(
 )
 def remove(sink_id: str, *, session: CommandSession, consent: Consent, output: Output) -> None:
     """Remove a sink: abort its open children, and forget its query, run and next batch."""
+    from lakelog.client.sink import Sink
+
     with open_admin(session) as admin:
         _check_is_sink(admin, sink_id)
         confirm(f"remove the sink '{sink_id}' with its next batch", yes=consent.yes)
-        admin.transactions.remove_sink(sink_id)
+    with Sink(session.brokers, sink_id, timeout_s=session.timeout_s) as sink:
+        sink.remove()
     if output.format != "table":
         facts = {"sink_id": sink_id}
         show(Document(facts, facts, []), output.format)

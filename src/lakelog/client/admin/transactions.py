@@ -52,9 +52,10 @@ class TransactionListing:
 
 @dataclass(slots=True, frozen=True)
 class SinkChild:
-    """A task's transaction that has not ended. start_ms: milliseconds since the epoch.
+    """A task's transaction that has not ended.
 
-    partitions: the number of its partitions.
+    state: `Ongoing`, or `PrepareCommit` or `PrepareAbort` while its markers are being written.
+    start_ms: milliseconds since the epoch. partitions: the number of its partitions.
     """
 
     transactional_id: str
@@ -65,12 +66,16 @@ class SinkChild:
 
 @dataclass(slots=True, frozen=True)
 class SinkControl:
-    """The control record of a sink. next_batch: -1 before its first commit."""
+    """The control record of a sink. next_batch: -1 before its first commit.
+
+    content: as it was given to the last commit; empty before, and from brokers that do not keep it.
+    """
 
     query_id: str
     run_id: str
     next_batch: int
     children: tuple[SinkChild, ...]
+    content: bytes = b""
 
 
 @dataclass(slots=True, frozen=True)
@@ -174,19 +179,10 @@ class Transactions:
                 row.transaction_timeout_ms,
                 row.transaction_start_time_ms,
                 tuple((topic.topic, part) for topic in row.topics for part in topic.partitions),
-                _control(row),
+                sink_control(row),
             )
 
         return self._cluster.retrying_coordinator(transactional_id, work, TRANSACTION)
-
-    def remove_sink(self, sink_id: str) -> None:
-        """Abort all open transactions of a sink, and forget its control record.
-
-        Raises `NotASinkError`, and `UnsupportedError` if the broker has no commit sets.
-        """
-        from lakelog.client.sink.coordinator import remove_sink
-
-        remove_sink(self._cluster, sink_id)
 
     def producers(self, partition: TopicPartition) -> Sequence[ActiveProducer]:
         """Return the recent producers of a partition, ordered by producer id.
@@ -307,14 +303,16 @@ class Transactions:
         self._cluster.retrying(work)
 
 
-def _control(row: DescribedTransaction) -> SinkControl | None:
+def sink_control(row: DescribedTransaction) -> SinkControl | None:
+    """Return the control record in a response; `None` if the id is not that of a sink."""
     if row.sink is None:
         return None
     children = tuple(
         SinkChild(child.transactional_id, child.state, child.start_time_ms, child.partitions)
         for child in row.children
     )
-    return SinkControl(row.sink.query_id, row.sink.run_id, row.sink.next_batch, children)
+    sink = row.sink
+    return SinkControl(sink.query_id, sink.run_id, sink.next_batch, children, bytes(sink.content))
 
 
 def _active(row: ProducerState) -> ActiveProducer:

@@ -16,20 +16,19 @@ the records of one task, and `requests` has the values that tasks return to thei
 
 from __future__ import annotations
 
+from lakelog.client.admin.transactions import SinkChild, SinkControl
 from lakelog.client.sink.coordinator import (
     AnotherQueryError,
     BatchAheadError,
     BatchCommittedError,
     ContentDiffersError,
     NotASinkError,
-    OpenChild,
     RecordsLostError,
     RunFencedError,
     RunLimitError,
     Sink,
     SinkError,
     SinkLimitError,
-    SinkStatus,
     TransactionNotOpenError,
 )
 from lakelog.client.sink.producer import SinkProducer
@@ -41,7 +40,6 @@ __all__ = [
     "BatchCommittedError",
     "ContentDiffersError",
     "NotASinkError",
-    "OpenChild",
     "QueryRun",
     "Receipt",
     "RecordCount",
@@ -49,9 +47,10 @@ __all__ = [
     "RunFencedError",
     "RunLimitError",
     "Sink",
+    "SinkChild",
+    "SinkControl",
     "SinkError",
     "SinkLimitError",
     "SinkProducer",
-    "SinkStatus",
     "TransactionNotOpenError",
 ]

@@ -11,10 +11,11 @@ ignore the fields of lakelog's own, and answer EndTxn with success although no r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
+from lakelog.client.admin.transactions import SinkControl, sink_control
 from lakelog.client.cluster import TRANSACTION, Cluster
 from lakelog.client.errors import (
     ClientError,
@@ -141,33 +142,6 @@ R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 
 
-class OpenChild(NamedTuple):
-    """A task's transaction that has not ended.
-
-    state: `Ongoing`, or `PrepareCommit` or `PrepareAbort` while its markers are being written.
-    start_ms: milliseconds since the epoch. partitions: the number of its partitions.
-    """
-
-    transactional_id: str
-    state: str
-    start_ms: int
-    partitions: int
-
-
-class SinkStatus(NamedTuple):
-    """The control record of a sink. next_batch: -1 if it has committed none.
-
-    content: as it was given to the last commit; empty before, and from brokers that do not keep it.
-    """
-
-    sink_id: str
-    query_id: str
-    run_id: str
-    next_batch: int
-    children: tuple[OpenChild, ...]
-    content: bytes = b""
-
-
 class Sink(Closeable):
     """One sink id of a cluster; for one thread at a time.
 
@@ -242,36 +216,20 @@ class Sink(Closeable):
         """
         self._end(batch, requests.end_batch(run, batch, (), commit=False))
 
-    def read(self) -> SinkStatus | None:
+    def read(self) -> SinkControl | None:
         """Return the control record and the unfinished tasks; `None` for an unknown sink id.
 
         Raises `NotASinkError` for an ordinary transactional id, and `UnsupportedError`.
         """
         request = DescribeTransactionsRequest(transactional_ids=[self.sink_id])
 
-        def work() -> SinkStatus | None:
+        def work() -> SinkControl | None:
             response = ask(self._cluster, self.sink_id, request, DescribeTransactionsResponse)
             (row,) = response.transaction_states
             if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return None
             check(row.error_code, self._where)
-            if row.sink is None:
-                return None
-            children = tuple(
-                OpenChild(
-                    child.transactional_id, child.state, child.start_time_ms, child.partitions
-                )
-                for child in row.children
-            )
-            sink = row.sink
-            return SinkStatus(
-                self.sink_id,
-                sink.query_id,
-                sink.run_id,
-                sink.next_batch,
-                children,
-                bytes(sink.content),
-            )
+            return sink_control(row)
 
         return self._retrying(work)
 
@@ -280,19 +238,16 @@ class Sink(Closeable):
 
         A later run may begin at any batch, with any query. Raises `NotASinkError`.
         """
-        remove_sink(self._cluster, self.sink_id)
+        request = requests.remove_sink(self.sink_id)
+        self._retrying(lambda: self._send(request))
 
     @property
     def _where(self) -> str:
         return f"sink {self.sink_id!r}"
 
     def _end(self, batch: int, request: EndTxnRequest) -> None:
-        def work() -> None:
-            response = ask(self._cluster, self.sink_id, request, EndTxnResponse)
-            check_sink(response.error_code, response.refused, self._where, response.sink)
-
         try:
-            self._retrying(work)
+            self._retrying(lambda: self._send(request))
         except UnsupportedError:
             raise
         except ClientError as error:
@@ -302,6 +257,10 @@ class Sink(Closeable):
             what = "committed" if request.committed else "aborted"
             text = f"batch {batch} of {self._where} may or may not be {what}: {error.message}"
             raise OutcomeUnknownError(error.code, text) from error
+
+    def _send(self, request: EndTxnRequest) -> None:
+        response = ask(self._cluster, self.sink_id, request, EndTxnResponse)
+        check_sink(response.error_code, response.refused, self._where, response.sink)
 
     def _retrying(self, work: Callable[[], T]) -> T:
         return self._cluster.retrying_coordinator(self.sink_id, work, TRANSACTION)
@@ -328,14 +287,3 @@ def ask(cluster: Cluster, sink_id: str, request: Message, kind: type[R]) -> R:
         raise UnreachableError.after(error) from error
     assert isinstance(response, kind)
     return response
-
-
-def remove_sink(cluster: Cluster, sink_id: str) -> None:
-    """Abort all open transactions of a sink and forget it. Raises `NotASinkError`."""
-    request = requests.remove_sink(sink_id)
-
-    def work() -> None:
-        response = ask(cluster, sink_id, request, EndTxnResponse)
-        check_sink(response.error_code, response.refused, f"sink {sink_id!r}", response.sink)
-
-    cluster.retrying_coordinator(sink_id, work, TRANSACTION)

@@ -29,7 +29,6 @@ from lakelog.coordinator.group.limits import (
 )
 from lakelog.coordinator.group.offset_requests import OffsetCommit, TxnOffsetCommit, fetch_offsets
 from lakelog.coordinator.group.offsets import OffsetTable, in_order_of_eviction
-from lakelog.coordinator.group.queries import GroupFilter
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.requests import (
     GroupAdmin,
@@ -182,16 +181,6 @@ class GroupCoordinator(Coordinator[GroupShard]):
         self._join_refused = join_refused
         self._evictor = Evictor(self._host)
         self.admin = GroupAdmin(self._host, tasks, config.consumer)
-
-    @property
-    def groups_owned(self) -> list[str]:
-        """Ids of the groups in the loaded partitions."""
-        everything = GroupFilter((), ())
-        return [
-            listed.group_id
-            for shard in self._host.active_shards()
-            for listed in shard.queries.list_groups(everything)
-        ]
 
     @property
     def group_count(self) -> int:

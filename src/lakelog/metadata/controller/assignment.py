@@ -248,6 +248,6 @@ def _reassign(
     return [
         PartitionRecord(
             topic.topic_id,
-            *partition._replace(replicas=replicas, partition_epoch=partition.partition_epoch + 1),
+            *partition.altered(replicas=replicas),
         )
     ]

@@ -156,7 +156,7 @@ def _altered(
     if prefers_first and preferred in isr and preferred == proposal.new_leader != old.leader:
         new = new.led_by(preferred, isr)
     else:
-        new = new._replace(partition_epoch=old.partition_epoch + 1)
+        new = new.altered()
     altered = without_read_only(new, image.read_only, image.fenced, min_isr)
     assert altered.leader != NO_LEADER, "a proposal takes no leader away"
     return altered

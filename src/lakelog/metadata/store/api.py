@@ -16,7 +16,7 @@ remains unreported, not even the death of a killed process.
 Not in the contract: when a reader sees an entry that another process has written, and how long
 entries before the newest snapshot are kept.
 
-The disk space that the metadata store shares with the logs of its broker.
+`Space` is the disk space that the metadata store shares with the logs of its broker.
 """
 
 from __future__ import annotations

@@ -286,11 +286,6 @@ class ReceiveBuffer:
         return self.end - self.start
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether the buffer waits for a part of the budget."""
-        return self in self._memory.waiting
-
-    @property
     def missing_bytes(self) -> int:
         """Bytes that the peer must still send of the begun request; 0 between requests."""
         received = self.end - self.start

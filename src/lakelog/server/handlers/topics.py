@@ -33,7 +33,7 @@ from lakelog.protocol.topics import (
     DeleteTopicsResponse,
 )
 from lakelog.replica.partition import Partition
-from lakelog.server.appends.deletion import Deletion, beginning, completed
+from lakelog.server.appends.acknowledgement import Deletion, beginning, completed
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

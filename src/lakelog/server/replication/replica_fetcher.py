@@ -1,12 +1,17 @@
 """Copies partitions from one leader: one request at a time, for as long as there are partitions.
 
 The manager has one fetcher for each leader.
+
+Only records on the device may be reported. With `durability=fsync` the leader acknowledges a record
+when all in-sync replicas have reported it: a position that is reported before the flush would
+acknowledge records that a power failure of all replicas removes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,11 +31,65 @@ from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks, complete, pause
 from lakelog.server.event_log import FetchFailures
 from lakelog.server.inter_broker.exchange import PeerError
-from lakelog.server.replication.flush_wait import being_flushed, flushed
 from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, LeaderSession
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.preparation import NotReady
 from lakelog.wire.schema import Message
+
+
+def being_flushed(partitions: Iterable[Partition]) -> list[Partition]:
+    """Return the partitions whose logs are not as durable as configured yet.
+
+    A log that has failed, or that this broker does not copy any more, is not among them.
+    """
+    return [partition for partition in partitions if _has_to_wait(partition)]
+
+
+async def flushed(
+    waiting: Sequence[Partition], purgatory: Purgatory, tasks: Tasks, deadline: float
+) -> None:
+    """Wait until these logs, of `being_flushed`, are as durable as configured, or the deadline.
+
+    deadline: on the monotonic clock, in seconds.
+    """
+    wait = _FlushWait(waiting, tasks.future())
+    keys = dict.fromkeys(partition.key for partition in waiting)
+    parked = purgatory.park(wait, keys, deadline)
+    try:
+        await wait.done
+    finally:  # a cancelled task must not leave its wait behind
+        purgatory.cancel(parked)
+
+
+def _has_to_wait(partition: Partition) -> bool:
+    return (
+        not partition.watermark.is_written and partition.is_online and not partition.role.is_leader
+    )
+
+
+class _FlushWait:
+    """A `Wait` of one fetcher for the flushes of some logs."""
+
+    __slots__ = ("_partitions", "done")
+
+    def __init__(self, partitions: Sequence[Partition], done: asyncio.Future[None]) -> None:
+        self._partitions = partitions
+        self.done = done
+
+    def try_complete(self) -> bool:
+        self._partitions = [partition for partition in self._partitions if _has_to_wait(partition)]
+        if not self._partitions:
+            self.expire()
+        return not self._partitions
+
+    def expire(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
 
 _logger = logging.getLogger(__name__)
 

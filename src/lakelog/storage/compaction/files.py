@@ -9,16 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
-from lakelog.records.batch import (
-    HEADER,
-    HEADER_SIZE,
-    LENGTH_OVERHEAD,
-    MAGIC,
-    BatchHeader,
-    check_crc,
-)
+from lakelog.records.batch import MAGIC, BatchHeader, CorruptRecord, check_crc
 from lakelog.runtime.api import Buffer, Disk, File
 from lakelog.storage.compaction.job import CompactionJob, Source
 from lakelog.storage.compaction.transactions import find_aborted
@@ -33,7 +27,7 @@ from lakelog.storage.files import (
     file_name,
     remove_if_exists,
 )
-from lakelog.storage.files import file_name as name_of
+from lakelog.storage.segments.scan import scan_batches
 from lakelog.storage.segments.segment_index import SegmentIndex
 from lakelog.storage.segments.txn_index import AbortedTransaction, encode_aborted
 
@@ -63,25 +57,17 @@ class SourceFiles:
 
     def batches(self, source: Source) -> Iterator[tuple[int, bytes, BatchHeader]]:
         """Yield each batch with its position. Raises `CorruptLog` for an invalid one, `OSError`."""
-        file, window, start, position = self._files[source.base_offset], b"", 0, 0
-        next_offset = source.base_offset
-        while position < source.size:
-            at = position - start
-            if at + HEADER_SIZE > len(window):
-                window, start, at = self._read(file, position, self._read_bytes), position, 0
-            header = _header(file, window, at, position, source.size)
-            if at + header.size > len(window):
-                size = max(self._read_bytes, header.size)
-                window, start, at = self._read(file, position, size), position, 0
-            batch = window[at : at + header.size]
-            if not check_crc(batch, 0, header):
-                raise CorruptLog(file.path, position, "the checksum does not match")
-            if not next_offset <= header.base_offset <= header.last_offset < source.end_offset:
-                reason = f"offsets {header.base_offset} to {header.last_offset} are impossible"
-                raise CorruptLog(file.path, position, reason)
-            next_offset = header.last_offset + 1
-            yield position, batch, header
-            position += header.size
+        file, next_offset, position = self._files[source.base_offset], source.base_offset, 0
+        read = partial(self._read, file)
+        try:
+            for _, header, window, at in scan_batches(read, source.size, self._read_bytes):
+                batch = window[at : at + header.size]
+                _check(batch, header, next_offset, source.end_offset)
+                yield position, batch, header
+                next_offset = header.last_offset + 1
+                position += header.size
+        except CorruptRecord as error:
+            raise CorruptLog(file.path, position, str(error)) from error
 
     def _read(self, file: File, position: int, size: int) -> bytes:
         data = file.read_at(position, size)
@@ -89,15 +75,14 @@ class SourceFiles:
         return data
 
 
-def _header(file: File, window: bytes, at: int, position: int, end: int) -> BatchHeader:
-    if at + HEADER_SIZE > len(window):
-        raise CorruptLog(file.path, position, "a batch header is cut off")
-    header = BatchHeader(*HEADER.unpack_from(window, at))
-    if header.batch_length < HEADER_SIZE - LENGTH_OVERHEAD or header.magic != MAGIC:
-        raise CorruptLog(file.path, position, "no batch of magic 2")
-    if position + header.size > end:
-        raise CorruptLog(file.path, position, f"a batch of {header.size} bytes is cut off")
-    return header
+def _check(batch: bytes, header: BatchHeader, next_offset: int, end_offset: int) -> None:
+    if header.magic != MAGIC:
+        raise CorruptRecord("no batch of magic 2")
+    if not check_crc(batch, 0, header):
+        raise CorruptRecord("the checksum does not match")
+    first, last = header.base_offset, header.last_offset
+    if not next_offset <= first <= last < end_offset:
+        raise CorruptRecord(f"offsets {first} to {last} are impossible")
 
 
 _WRITE_BYTES = 1 << 20
@@ -200,4 +185,4 @@ class CleanedSegment:
             file.sync()
 
     def _path(self, suffix: str) -> Path:
-        return self._folder / (name_of(self._base, suffix) + CLEANED)
+        return self._folder / (file_name(self._base, suffix) + CLEANED)

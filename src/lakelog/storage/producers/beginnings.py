@@ -45,7 +45,12 @@ _REJECTED_MAX = 100
 """Rejected producers, of which the newest are kept: each client may invent any number."""
 
 
-class _Rejected(NamedTuple):
+class RejectedBatch(NamedTuple):
+    """A batch that its producer is expected to repeat, as the log's next one of this producer.
+
+    `until_ms` is a time of the clock of `Beginnings`.
+    """
+
     epoch: int
     sequence: int
     code: ErrorCode
@@ -60,7 +65,7 @@ class Beginnings:
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self.clock_ms = clock_ms
         self._all_until_ms: int | None = None
-        self._rejected: dict[int, _Rejected] = {}
+        self._rejected: dict[int, RejectedBatch] = {}
 
     def await_all(self) -> None:
         """Make all unknown producers begin at sequence 0 for `AWAITED_MS`."""
@@ -75,7 +80,7 @@ class Beginnings:
             sequence = min(sequence, before.sequence)
         elif len(self._rejected) == _REJECTED_MAX:
             del self._rejected[next(iter(self._rejected))]
-        self._rejected[producer_id] = _Rejected(epoch, sequence, code, now_ms + AWAITED_MS)
+        self._rejected[producer_id] = RejectedBatch(epoch, sequence, code, now_ms + AWAITED_MS)
 
     def refusal(self, producer_id: int, epoch: int, sequence: int) -> ErrorCode | None:
         """Return the retriable code for an unknown producer that may not begin at a sequence.
@@ -210,10 +215,7 @@ class Verifications:
         self.held.clear()
 
     def remove_older(self, started_ms: int) -> None:
-        """Forget verifications that began at or before `started_ms` (wall clock).
-
-        The time is in milliseconds since the epoch.
-        """
+        """Forget verifications that began at or before `started_ms`, wall clock in ms."""
         old = [key for key, entry in self.held.items() if entry.started_ms <= started_ms]
         for key in old:
             del self.held[key]

@@ -36,7 +36,13 @@ from lakelog.records.batch import (
     HeaderFields,
 )
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
-from lakelog.storage.producers.beginnings import AWAITED_MS, Beginnings, Verification, Verifications
+from lakelog.storage.producers.beginnings import (
+    AWAITED_MS,
+    Beginnings,
+    RejectedBatch,
+    Verification,
+    Verifications,
+)
 from lakelog.storage.segments.txn_index import AbortedTransaction
 from lakelog.storage.validation import Origin
 
@@ -66,18 +72,6 @@ class BatchMetadata(NamedTuple):
     def first_sequence(self) -> int:
         """The sequence of the first record; it wraps from 2^31 - 1 to 0 (KIP-98)."""
         return self.last_sequence - self.offset_delta & SEQUENCE_MAX
-
-
-class RejectedBatch(NamedTuple):
-    """A batch that its producer is expected to repeat, as the log's next one.
-
-    `until_ms` is a time of the clock of `Beginnings`.
-    """
-
-    epoch: int
-    sequence: int
-    code: ErrorCode
-    until_ms: int
 
 
 class ProducerEntry:
@@ -140,10 +134,7 @@ class ProducerEntry:
         del batches[:-BATCHES_KEPT]
 
     def begin_epoch(self, epoch: int) -> None:
-        """Forget the batches of an older epoch: sequences restart with each epoch.
-
-        Source: KIP-360.
-        """
+        """Forget the batches of an older epoch: sequences restart with each epoch (KIP-360)."""
         if self.epoch != epoch:
             self.epoch = epoch
             self.batches.clear()

@@ -11,7 +11,7 @@ _RANGES_MAX = 64
 class Checks:
     """Checked ranges and damages of one segment that is older than the process.
 
-    Positions are bytes of the segment file.
+    Positions are bytes of the segment file; ends are exclusive.
     """
 
     __slots__ = ("damages", "ranges")
@@ -22,10 +22,7 @@ class Checks:
         self.damages: list[tuple[int, str]] = []
 
     def covers(self, start: int, end: int) -> bool:
-        """Return whether one checked range contains `start` to `end`.
-
-        Positions are in bytes; `end` is exclusive.
-        """
+        """Return whether one checked range contains `start` to `end`."""
         return any(first <= start and end <= last for first, last, _ in self.ranges)
 
     def last_end(self, position: int) -> tuple[int, int]:
@@ -39,8 +36,7 @@ class Checks:
     def add(self, start: int, end: int, next_offset: int) -> None:
         """Add a range without damage; merge it with ranges that it overlaps or touches.
 
-        Positions are in bytes; `end` is exclusive. Beyond the limit of ranges an old one is
-        dropped, which costs a repeated check.
+        Beyond the limit of ranges an old one is dropped, which costs a repeated check.
         """
         if end <= start:
             return
@@ -66,10 +62,7 @@ class Checks:
             insort(self.damages, (position, reason))
 
     def damage_in(self, start: int, end: int) -> tuple[int, str] | None:
-        """Return position and reason of the first known damage from `start` up to `end`.
-
-        Positions are in bytes; `end` is exclusive.
-        """
+        """Return position and reason of the first known damage from `start` up to `end`."""
         at = bisect_left(self.damages, (start, ""))
         damages = self.damages[at : at + 1]
         return damages[0] if damages and damages[0][0] < end else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import NamedTuple
 
@@ -48,6 +48,30 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
             raise CorruptLog(file.path, position, f"a batch of {header.size} bytes is cut off")
         yield position, header
         position = following
+
+
+def scan_batches(
+    read: Callable[[int, int], bytes], end: int, window_bytes: int
+) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+    """Yield position and header of each batch up to byte `end`, with bytes that contain the batch.
+
+    The last number is where it begins in these bytes. `read` is called with a position and the
+    number of bytes wanted there, which is `window_bytes` unless a batch is larger.
+
+    Raises `CorruptRecord` for a header that is none and for a batch that reaches past `end`.
+    """
+    window, start, position = b"", 0, 0
+    while position < end:
+        at = position - start
+        if at + HEADER_SIZE > len(window):
+            window, start, at = read(position, min(window_bytes, end - position)), position, 0
+        header = read_header(window, at)
+        if header.size > end - position:
+            raise CorruptRecord(f"a batch of {header.size} bytes is cut off")
+        if at + header.size > len(window):
+            window, start, at = read(position, max(window_bytes, header.size)), position, 0
+        yield position, header, window, at
+        position += header.size
 
 
 def mark_misplaced(

@@ -272,8 +272,8 @@ class Segment:
     def position_of(self, offset: int) -> int:
         """Return where the first batch that ends at or after `offset` begins, else `size`.
 
-        The position is in bytes. An index entry that disagrees with the log rebuilds the index
-        first. Raises `CorruptLog` and `OSError`.
+        An index entry that disagrees with the log rebuilds the index first. Raises `CorruptLog` and
+        `OSError`.
         """
         index = self.indexes.loaded or self.index
         entry = index.floor(offset - self.base_offset)
@@ -371,7 +371,7 @@ class Segment:
     def entry_before(self, position: int) -> int:
         """Return the position of the last index entry before `position`; 0 without one.
 
-        Raises `CorruptLog` and `OSError`. Positions are in bytes.
+        Raises `CorruptLog` and `OSError`.
         """
         index = self.index
         entry = index.floor_position(position - 1)
@@ -573,10 +573,7 @@ class Segment:
     # Ending
 
     def cut_at(self, position: int) -> None:
-        """End the file at `position`, up to which every batch has been noted.
-
-        The position is in bytes. Raises `OSError`.
-        """
+        """End the file at `position`, up to which every batch has been noted. Raises `OSError`."""
         self.shorten(position)
         self.indexes.write()
 

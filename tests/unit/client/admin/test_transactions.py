@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.transactions import ActiveProducer, SinkChild, SinkControl, Transactions
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import ClientError, UnsupportedError
+from lakelog.client.errors import ClientError
 from lakelog.protocol.commit_sets import ChildState, SinkState
 from lakelog.protocol.producers import (
     DescribeProducersRequest,
@@ -18,7 +18,6 @@ from lakelog.protocol.transactions import (
     DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    EndTxnRequest,
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -69,15 +68,6 @@ def test_a_sink_is_listed_and_described_with_its_control_record(
     broker.on(DescribeTransactionsRequest, DescribeTransactionsResponse(transaction_states=[state]))
     children = (SinkChild("daily/0/0/0", "Ongoing", 5, 3),)
     assert Transactions(cluster).describe("daily").sink == SinkControl("q", "r", 4, children)
-
-
-def test_a_sink_is_not_removed_by_a_broker_without_commit_sets(
-    broker: ScriptedBroker, cluster: Cluster
-) -> None:
-    """It would abort an ordinary transaction of this id instead."""
-    with pytest.raises(UnsupportedError):
-        Transactions(cluster).remove_sink("daily")
-    assert not broker.asked(EndTxnRequest)
 
 
 def test_an_unknown_id_is_an_error(broker: ScriptedBroker, cluster: Cluster) -> None:

@@ -10,12 +10,12 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, OutcomeUnknownError, UnsupportedError
 from lakelog.client.sink import (
     BatchCommittedError,
-    OpenChild,
     QueryRun,
     Receipt,
     RecordCount,
     Sink,
-    SinkStatus,
+    SinkChild,
+    SinkControl,
 )
 from lakelog.client.sink.coordinator import AnotherQueryError, SinkError, check_sink
 from lakelog.protocol.commit_sets import ChildState, Refusal, RefusedCommitSet, SinkState
@@ -123,8 +123,8 @@ def test_the_control_record_is_read_with_unfinished_children(
         DescribeTransactionsResponse(transaction_states=[row]),
         DescribeTransactionsResponse(transaction_states=[unknown]),
     )
-    children = (OpenChild("daily/6/0/0", "Ongoing", 8, 2),)
-    assert sink.read() == SinkStatus("daily", "query", "run", 6, children, b"rows")
+    children = (SinkChild("daily/6/0/0", "Ongoing", 8, 2),)
+    assert sink.read() == SinkControl("query", "run", 6, children, b"rows")
     assert sink.read() is None
 
 
@@ -173,3 +173,11 @@ def test_other_codes_are_ordinary_errors() -> None:
         check_sink(51, None, "sink 's'")
     assert raised.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
     assert raised.value.retriable
+
+
+def test_a_sink_is_not_removed_by_a_broker_without_commit_sets() -> None:
+    """It would abort an ordinary transaction of this id instead."""
+    with ScriptedBroker() as broker, Sink(broker.address, "daily", timeout_s=10.0) as sink:
+        with pytest.raises(UnsupportedError):
+            sink.remove()
+        assert not broker.asked(EndTxnRequest)

@@ -77,9 +77,9 @@ async def test_groups_without_members_are_deleted_with_their_offsets(setup: Setu
     assert await delete(setup, "modern", GROUP) == {"modern": 0, GROUP: 0}
     for group in ("modern", "offsets-only", GROUP):
         assert await committed(setup, group) == {}
-    assert setup.coordinator.groups_owned == []
+    assert setup.group_ids == []
     await setup.restart()
-    assert setup.coordinator.groups_owned == []
+    assert setup.group_ids == []
     assert snapshot(setup) == {}
 
 
@@ -180,7 +180,7 @@ async def test_kip_211_an_empty_consumer_group_goes_with_its_offsets(setup: Setu
     await days(setup, 6)
     assert await committed(setup) == {("orders", 0): 5}
     await days(setup, 2)
-    assert setup.coordinator.groups_owned == []
+    assert setup.group_ids == []
     await setup.restart()
     assert snapshot(setup) == {}
 
@@ -221,9 +221,9 @@ async def test_offsets_of_an_idle_group_expire_and_the_group_with_them(setup: Se
     assert await committed(setup) == {ORDERS: 7}, "it has been empty for less than an hour"
     await asyncio.sleep(1_200)
     assert await committed(setup) == {}
-    assert setup.coordinator.groups_owned == []
+    assert setup.group_ids == []
     await setup.restart()
-    assert setup.coordinator.groups_owned == []
+    assert setup.group_ids == []
 
 
 @in_virtual_time(offsets_retention_ms=3_600_000)
@@ -248,14 +248,14 @@ async def test_an_evicted_group_is_gone_after_a_restart_too(setup: Setup) -> Non
     (member,) = await form(setup, 1, group="a")
     await commit_codes(setup, {ORDERS: 7}, member, group="a")
     await leave(setup, (member.member_id, None), group="a")
-    assert setup.coordinator.groups_owned == ["a"]
+    assert setup.group_ids == ["a"]
     _evict(setup)
     await asyncio.sleep(0.1)
-    assert setup.coordinator.groups_owned == []
+    assert setup.group_ids == []
     assert setup.coordinator.counts.groups_evicted == 1
     assert setup.memory.used == setup.memory.leaving == 0
     await setup.restart()
-    assert setup.coordinator.groups_owned == []
+    assert setup.group_ids == []
 
 
 @in_virtual_time()
@@ -300,7 +300,7 @@ async def test_a_member_that_joins_during_an_eviction_has_its_group(setup: Setup
     _evict(setup)
     joined = await join(setup, group="a", version=3)
     assert joined.error_code == 0
-    assert setup.coordinator.groups_owned == ["a"]
+    assert setup.group_ids == ["a"]
     assert setup.coordinator.group_count == 1
 
 

@@ -112,7 +112,7 @@ async def test_groups_of_several_partitions_are_deleted_in_the_order_of_the_requ
         for name in names
     ]
     assert await _delete(setup, *names, names[0]) == expected
-    assert setup.coordinator.groups_owned == []
+    assert setup.group_ids == []
 
 
 @in_virtual_time()
@@ -159,7 +159,7 @@ async def test_requests_to_an_unknown_group_name_an_unknown_member(setup: Setup)
     assert (await sync(setup, joined, group="other")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     left = await leave(setup, (joined.member_id, None), group="other")
     assert [each.error_code for each in left.members] == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert setup.coordinator.groups_owned == [GROUP]
+    assert setup.group_ids == [GROUP]
 
 
 @in_virtual_time()

@@ -40,10 +40,10 @@ def test_a_buffer_waits_for_the_budget_and_asks_again() -> None:
     assert first.free_capacity(lambda: None, stalled=False)
     assert second.free_capacity(lambda: None, stalled=False), "one may overdraw"
     assert not third.free_capacity(lambda: asked.append("third"), stalled=False)
-    assert third.is_waiting
+    assert third in third._memory.waiting
     second.close()
     assert asked == ["third"]
-    assert not third.is_waiting
+    assert third not in third._memory.waiting
 
 
 def test_missing_bytes_of_a_request() -> None:

@@ -21,7 +21,7 @@ from replica_pair import FOLLOWER, LEADER, ReplicaPair
 
 @pytest.fixture
 def sources(world: MemoryBroker) -> Sources:
-    return world._server._monitoring._sources
+    return world._server.monitoring._sources
 
 
 def lines(sources: Sources, checks: Iterable[Check] = ()) -> dict[str, float]:

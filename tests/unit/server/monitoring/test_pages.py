@@ -28,7 +28,7 @@ class Site:
     def __init__(self, world: MemoryBroker) -> None:
         self.checks = [_PASSING]
         self._world = world
-        sources = world._server._monitoring._sources
+        sources = world._server.monitoring._sources
         self._pages = Pages(sources, lambda: self.checks).by_path()
 
     def get(self, path: str, *, is_local: bool = True, **query: str) -> Response:
@@ -186,7 +186,7 @@ def sources(world: MemoryBroker) -> Sources:
     log = world.partition("orders", 1).log
     append_in_transaction(log, (7, 0, 0), now_ms=world.clock.wall_ms())
     world.partition("orders", 1).note_flush()
-    return world._server._monitoring._sources
+    return world._server.monitoring._sources
 
 
 def samples(lines: Iterable[str], name: str, *labels: str) -> list[float]:

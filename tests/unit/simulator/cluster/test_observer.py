@@ -9,7 +9,7 @@ from typing import Any
 from doubles.disk_faults import Fault
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import TopicRecord
-from lakelog.server.app import StartError
+from lakelog.server.options import StartError
 from simulator.brokers.host import DATA
 from simulator.checkers.laws import Law
 from simulator.cluster.ensemble import STORE

@@ -20,7 +20,11 @@ class Server:
         self.is_ready = True
         self.under_min_isr = 0
 
-    def readiness(self) -> list[Check]:
+    @property
+    def monitoring(self) -> Server:
+        return self
+
+    def checks(self) -> list[Check]:
         return [Check("unfenced", "" if self.is_ready else "cut off")]
 
     def cluster_numbers(self) -> dict[str, int]:

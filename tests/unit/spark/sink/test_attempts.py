@@ -16,8 +16,8 @@ from lakelog.client.sink import (
     BatchCommittedError,
     QueryRun,
     Receipt,
+    SinkControl,
     SinkError,
-    SinkStatus,
 )
 from lakelog.protocol.commit_sets import SinkState
 from lakelog.spark.sink import attempts
@@ -271,8 +271,8 @@ class RetiredSink:
 
     def __exit__(self, *error: object) -> None: ...
 
-    def read(self) -> SinkStatus | None:
-        return None if self.query_id is None else SinkStatus("s", self.query_id, "r", 7, ())
+    def read(self) -> SinkControl | None:
+        return None if self.query_id is None else SinkControl(self.query_id, "r", 7, ())
 
     def remove(self) -> None:
         self.calls.append("remove")

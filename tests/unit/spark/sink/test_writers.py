@@ -14,7 +14,7 @@ from lakelog.client.sink import (
     Receipt,
     RecordCount,
     RunFencedError,
-    SinkStatus,
+    SinkControl,
 )
 from lakelog.spark.sink import writers as sets
 from lakelog.spark.sink.attempts import Attempt
@@ -61,7 +61,7 @@ class FakeSink:
     calls: ClassVar[list[tuple[str, int, list[str]]]] = []
 
     content: ClassVar[bytes] = b""
-    status: ClassVar[SinkStatus | None] = None
+    status: ClassVar[SinkControl | None] = None
 
     opened: ClassVar[int] = 0
     closed: ClassVar[int] = 0
@@ -79,7 +79,7 @@ class FakeSink:
 
     def __exit__(self, *error: object) -> None: ...
 
-    def read(self) -> SinkStatus | None:
+    def read(self) -> SinkControl | None:
         return FakeSink.status
 
     def commit(self, run: QueryRun, batch: int, receipts: list[Receipt], content: bytes) -> None:
@@ -145,8 +145,8 @@ def test_a_batch_that_a_task_found_committed_is_left_alone() -> None:
     assert FakeSink.calls == []
 
 
-def status(next_batch: int, content: bytes) -> SinkStatus:
-    return SinkStatus("lk-sink-s", "q", "r", next_batch, (), content)
+def status(next_batch: int, content: bytes) -> SinkControl:
+    return SinkControl("q", "r", next_batch, (), content)
 
 
 SKIPPED = [Attempt(RUN, None, Content(3, 30)), Attempt(RUN, None, Content(2, 20))]
@@ -155,7 +155,7 @@ SKIPPED = [Attempt(RUN, None, Content(3, 30)), Attempt(RUN, None, Content(2, 20)
 @pytest.mark.parametrize(
     "found", [status(8, Content(5, 50).to_bytes()), status(8, b""), status(9, b"another"), None]
 )
-def test_a_committed_batch_of_the_same_rows_is_skipped(found: SinkStatus | None) -> None:
+def test_a_committed_batch_of_the_same_rows_is_skipped(found: SinkControl | None) -> None:
     FakeSink.status = found
     commit_set(SINK_OPTIONS, SKIPPED, 7)
 

@@ -21,7 +21,7 @@ async def test_requests_that_no_group_can_take(setup: Setup) -> None:
         refused = await join(setup, **options)
         assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert (await join(setup, "stranger")).error_code == UNKNOWN_MEMBER
-    assert setup.coordinator.groups_owned == []
+    assert setup.group_ids == []
 
 
 @in_virtual_time()

@@ -169,7 +169,7 @@ async def test_a_flood_of_first_joins_costs_nothing(setup: Setup) -> None:
     assert len(shard.state.classic) == PENDING_MAX // 2 + 1
     assert sum(len(group.pending_joins) for group in shard.state.classic.values()) == PENDING_MAX
     assert len(shard.state.deadlines._heap) <= 3 * PENDING_MAX
-    assert setup.coordinator.groups_owned == []
+    assert setup.group_ids == []
     await join(setup)
     await asyncio.sleep(11)
     assert shard.state.classic == {}

@@ -442,4 +442,4 @@ async def test_a_pending_member_is_no_member(setup: Setup) -> None:
     member_id = await new_id(setup)
     pending = JoinGroupResponse(generation_id=joined.generation_id, member_id=member_id)
     assert await heartbeat(setup, pending) == UNKNOWN_MEMBER
-    assert GROUP in setup.coordinator.groups_owned
+    assert GROUP in setup.group_ids
