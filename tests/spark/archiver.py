@@ -9,10 +9,9 @@ from pathlib import Path
 from lakelog.spark.archive.stream import Archived, batch_of
 from lakelog.tables.archive.commit import CommitOutcome, commit_batch, state_of
 from lakelog.tables.archive.files import file_schema, write_ranges
-from lakelog.tables.archive.opening import open_job
 from lakelog.tables.archive.planner import BatchPlanner
 from lakelog.tables.archive.progress import ArchiveJob, Extent, merge_ranges
-from lakelog.tables.archive.publication import Publication
+from lakelog.tables.archive.publication import Publication, open_job
 from lakelog.tables.archive.reconcile import Reconciler
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
 from lakelog.tables.topic.client import TopicClient

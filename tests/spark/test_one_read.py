@@ -16,7 +16,7 @@ from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.offsets import EARLIEST
 from lakelog.client.producer import Producer
 from lakelog.spark.source.batch import Pruning
-from lakelog.tables.hybrid.files import PlannedRange
+from lakelog.tables.hybrid.archives import PlannedRange
 from lakelog.tables.topic.errors import ArchiveUnreadableError, OptionError
 from spark.archiver import Archiver
 from spark.queries import read, values

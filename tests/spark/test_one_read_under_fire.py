@@ -18,7 +18,7 @@ from broker_process import BrokerProcess
 from lakelog.client.admin import Admin
 from lakelog.client.offsets import EARLIEST
 from lakelog.tables.archive.failures import PASSING
-from lakelog.tables.iceberg.expiry import Policy
+from lakelog.tables.iceberg.commits import Policy
 from lakelog.tables.topic.offsets import StreamOffset
 from lakelog.tables.upkeep.cleanup import clean
 from lakelog.tables.upkeep.compaction import compact

@@ -130,7 +130,7 @@ def find_tables(
     default warehouses of brokers on this host are searched. Raises `CliError`, `KafkaError`, and as
     `stored_locations`.
     """
-    from lakelog.tables.upkeep.whereabouts import named_locations, stored_locations
+    from lakelog.tables.upkeep.ownership import named_locations, stored_locations
 
     if choice.warehouse or choice.catalog:
         where, folder = chosen_locations(session, choice.warehouse, choice.catalog)
@@ -223,7 +223,7 @@ def named_errors() -> Iterator[None]:
     """Raise errors of tables as `CliError`."""
     from lakelog.tables.archive.history import ProgressMismatchError
     from lakelog.tables.compacted.table import CompactedTableError
-    from lakelog.tables.iceberg.exchange import UnknownOutcomeError
+    from lakelog.tables.iceberg.commits import UnknownOutcomeError
     from lakelog.tables.topic.errors import (
         ArchiveUnreadableError,
         BadRecordError,

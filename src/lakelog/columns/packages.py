@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lakelog.base.events import event
 
@@ -28,28 +28,43 @@ def optional(name: str, extra: str) -> Any:
 
 
 _log = logging.getLogger("lakelog.columns")
-_Implementation = TypeVar("_Implementation")
+_Compiled = TypeVar("_Compiled")
+_COMPILED_FROM = 100_000
+"""Rows that plain Python handles in about the time that loading the compiled loops takes."""
 
 
-def load_compiled(work: str, load: Callable[[], _Implementation]) -> _Implementation | None:
-    """Return the result of `load`, or log why there is none: plain Python is only slower.
+class CompiledOrPlain(Generic[_Compiled]):
+    """The choice between compiled loops and plain Python, for one kind of work of this process.
 
-    work: the purpose of the implementation, for the log line.
+    work: for log lines. load: returns the loops, with or without those for headers.
     """
-    try:
-        return load()
-    except ImportError as error:
-        _log.warning(
-            "%s in plain Python, which is several times slower: %s (pip install '.[fast]')",
-            work,
-            error,
-            extra=event("columns_plain"),
-        )
-    except Exception as error:  # noqa: BLE001 - a compiler may fail in any way
-        _log.warning(
-            "%s in plain Python, the compiled loop failed: %r",
-            work,
-            error,
-            extra=event("columns_plain"),
-        )
-    return None
+
+    def __init__(self, work: str, load: Callable[[bool], _Compiled]) -> None:
+        self.plain_rows = 0
+        """The number of rows that the process has handled in plain Python."""
+        self._work = work
+        self._load = load
+        self._loaded: dict[bool, _Compiled | None] = {}
+
+    def choose(self, compiled: bool | None, rows: int, *, with_headers: bool) -> _Compiled | None:
+        """Return the loops if they are requested, loaded, or worth it for `rows`.
+
+        compiled: whether they are requested; `None` leaves the choice.
+        """
+        if compiled is None:
+            is_worth_it = self.plain_rows + rows >= _COMPILED_FROM
+            compiled = is_worth_it or with_headers in self._loaded
+        if compiled and with_headers not in self._loaded:
+            self._loaded[with_headers] = self._loops(with_headers)
+        return self._loaded[with_headers] if compiled else None
+
+    def _loops(self, with_headers: bool) -> _Compiled | None:
+        """Return the loops, or log why there are none: plain Python is only slower."""
+        try:
+            return self._load(with_headers)
+        except ImportError as error:
+            text = f"which is several times slower: {error} (pip install '.[fast]')"
+        except Exception as error:  # noqa: BLE001 - a compiler may fail in any way
+            text = f"the compiled loop failed: {error!r}"
+        _log.warning("%s in plain Python, %s", self._work, text, extra=event("columns_plain"))
+        return None

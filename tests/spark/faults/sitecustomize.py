@@ -254,7 +254,7 @@ _WRAPPERS: dict[str, Callable[[ModuleType], None]] = {
     "lakelog.tables.compacted.refresh": _wrap_after(
         ("note_replaced", "latest-noted"), ("exchange", "latest-exchanged")
     ),
-    "lakelog.tables.iceberg.expiry": _wrap_after(("expirable", "expiry-planned")),
+    "lakelog.tables.iceberg.commits": _wrap_after(("expirable", "expiry-planned")),
     "pyiceberg.catalog.sql": _wrap_catalog,
     "pyiceberg.io.pyarrow": _wrap_deletion,
     "lakelog.client.producer.api": _wrap_sending,

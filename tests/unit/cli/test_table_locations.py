@@ -22,7 +22,7 @@ from lakelog.cli.table_locations import (
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.history import ProgressMismatchError
 from lakelog.tables.compacted.table import CompactedTableError
-from lakelog.tables.iceberg.exchange import UnknownOutcomeError
+from lakelog.tables.iceberg.commits import UnknownOutcomeError
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import ArchiveUnreadableError, TopicMissingError
 from unit.tables.archive_table import new_table, write_batch

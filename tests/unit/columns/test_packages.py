@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
-from lakelog.columns.packages import MissingPackageError, load_compiled, optional
+from lakelog.columns.packages import CompiledOrPlain, MissingPackageError, optional
+
+
+def made(work: str, load: Callable[[bool], object]) -> object:
+    return CompiledOrPlain(work, load).choose(True, 1, with_headers=False)
 
 
 def test_a_package_is_returned() -> None:
@@ -19,10 +24,10 @@ def test_a_missing_package_is_an_error_that_names_the_extra() -> None:
 
 
 def test_a_failure_is_one_line_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> None:
+    def fail(_: bool) -> None:
         raise OSError("no space")
 
-    assert load_compiled("Decoding", fail) is None
+    assert made("Decoding", fail) is None
     [line] = caplog.records
     assert line.getMessage() == "Decoding in plain Python, the compiled loop failed: " + repr(
         OSError("no space")
@@ -31,10 +36,10 @@ def test_a_failure_is_one_line_with_its_reason(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_missing_package_names_the_extra(caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> None:
+    def fail(_: bool) -> None:
         raise ModuleNotFoundError("No module named 'numba'")
 
-    assert load_compiled("Encoding", fail) is None
+    assert made("Encoding", fail) is None
     assert caplog.messages == [
         "Encoding in plain Python, which is several times slower: "
         "No module named 'numba' (pip install '.[fast]')"
@@ -42,5 +47,5 @@ def test_a_missing_package_names_the_extra(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_an_implementation_that_loads_is_returned(caplog: pytest.LogCaptureFixture) -> None:
-    assert load_compiled("Encoding", lambda: 7) == 7
+    assert made("Encoding", lambda _: 7) == 7
     assert caplog.records == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.tables.iceberg import exchange as commit_lock
+from lakelog.tables.iceberg import commits as commit_module
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import new_table
 
@@ -19,4 +19,4 @@ def address(tmp_path: Path) -> TableAddress:
 @pytest.fixture
 def on_two_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have writers commit as on two hosts: without turns, so that commits meet."""
-    monkeypatch.setattr(commit_lock, "_locked", lambda _: nullcontext())
+    monkeypatch.setattr(commit_module, "_locked", lambda _: nullcontext())

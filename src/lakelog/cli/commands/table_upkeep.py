@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakelog.tables.iceberg.address import TableAddress
     from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep.audit import PartitionAudit
-    from lakelog.tables.upkeep.whereabouts import Overview
+    from lakelog.tables.upkeep.ownership import Overview
 
 _AUDITED = (
     "partition",
@@ -50,7 +50,7 @@ def describe(topic: str, *, where: TableChoice, session: CommandSession, output:
     Of a table of newest records: its size, and the archived offsets that it does not have.
     """
     with opened_archive(session, topic, where) as (client, archive):
-        from lakelog.tables.upkeep.whereabouts import overview
+        from lakelog.tables.upkeep.ownership import overview
 
         summary = overview(client, archive)
         show(described(archive, summary, compacted_facts(client, archive)), output.format)
@@ -181,7 +181,7 @@ def expire(
         raise CliError("LL0902", "--keep must be at least 1, and --orphan-age at least 1h")
     with opened_archive(session, topic, where) as (client, archive):
         from lakelog.tables.compacted.table import own_compacted
-        from lakelog.tables.iceberg.expiry import Policy
+        from lakelog.tables.iceberg.commits import Policy
         from lakelog.tables.upkeep.cleanup import clean_all
 
         policy = Policy(keep, None if age_s is None else int(age_s * 1000))

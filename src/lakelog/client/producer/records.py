@@ -9,9 +9,8 @@ from lakelog.base.errors import ErrorCode
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.client.errors import NotWrittenError
 from lakelog.columns.encoding.columns import BadRowError
-from lakelog.columns.encoding.encode import RowEncoder
+from lakelog.columns.encoding.encode import RowEncoder, TopicRows, as_table, split_topics
 from lakelog.columns.encoding.rows import EncodedBatch
-from lakelog.columns.encoding.topics import TopicRows, as_table, split_topics
 from lakelog.records.compression import Codec
 
 

@@ -9,8 +9,7 @@ records in plain Python. pyarrow is imported when it is first needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from lakelog.columns.decoding.groups import (
     TIMESTAMP_MAX_MS,
@@ -21,7 +20,7 @@ from lakelog.columns.decoding.groups import (
     group_batches,
     header_rows,
 )
-from lakelog.columns.packages import load_compiled
+from lakelog.columns.packages import CompiledOrPlain
 from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
 from lakelog.records.record import Record, read_records
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from lakelog.columns.decoding.groups import RawColumns
 
 _OFFSET_END = 2**63 - 1
-_COMPILED_FROM = 100_000
-"""Records that plain Python decodes in about the time that loading the compiled loop takes."""
 
 
 class ImpossibleTimestampError(ValueError):
@@ -72,43 +69,20 @@ def decode_columns(
     needed = {"offset", *columns} | ({"timestamp"} if "rawTimestamp" in columns else set())
     for group in group_batches(batches, max_bytes):
         waiting = end - max(start, group.base_offset)
-        decoder = _decoder(compiled, waiting, with_headers="headers" in needed)
+        decoder = _decoders.choose(compiled, waiting, with_headers="headers" in needed)
         decode = _decode_plainly if decoder is None else decoder.decode
         raw = decode(group, needed, start, end)
         if len(raw["offset"]):
             yield _to_batch(raw, columns, null_timestamps=null_timestamps)
 
 
-class _PlainRows:
-    """The number of records that this process has decoded in plain Python."""
+def _load(with_headers: bool) -> CompiledDecoder:
+    from lakelog.columns.decoding.compiled import CompiledDecoder
 
-    count = 0
-
-
-class _Loaded:
-    """The compiled decoders that this process has loaded, by `with_headers`."""
-
-    kinds: ClassVar[set[bool]] = set()
+    return CompiledDecoder(with_headers=with_headers)
 
 
-def _decoder(compiled: bool | None, waiting: int, *, with_headers: bool) -> CompiledDecoder | None:
-    """Return the compiled decoder if it is requested, loaded, or worth it for `waiting` offsets."""
-    if compiled is None:
-        is_worth_it = _PlainRows.count + waiting >= _COMPILED_FROM
-        compiled = is_worth_it or with_headers in _Loaded.kinds
-    return _compiled_decoder(with_headers) if compiled else None
-
-
-@cache
-def _compiled_decoder(with_headers: bool) -> CompiledDecoder | None:
-    _Loaded.kinds.add(with_headers)
-
-    def load() -> CompiledDecoder:
-        from lakelog.columns.decoding.compiled import CompiledDecoder
-
-        return CompiledDecoder(with_headers=with_headers)
-
-    return load_compiled("Decoding", load)
+_decoders = CompiledOrPlain("Decoding", _load)
 
 
 def _decode_plainly(group: Group, columns: Collection[str], start: int, end: int) -> RawColumns:
@@ -125,7 +99,7 @@ def _decode_plainly(group: Group, columns: Collection[str], start: int, end: int
             decoded = [record for record in decoded if start <= record.offset < end]
         records += decoded
         types += [header.timestamp_type] * len(decoded)
-    _PlainRows.count += len(records)
+    _decoders.plain_rows += len(records)
     values: dict[str, Callable[[], list[Any]]] = {
         "offset": lambda: [record.offset for record in records],
         "timestamp": lambda: [_as_int64(record.timestamp) for record in records],

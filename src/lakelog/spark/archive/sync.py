@@ -19,9 +19,8 @@ from lakelog.spark.archive.upkeep import FAILED, Refreshes
 from lakelog.spark.session import has_local_workers, local_session, require_java
 from lakelog.tables.archive.commit import SyncProgress, state_of
 from lakelog.tables.archive.failures import Availability, SyncError
-from lakelog.tables.archive.opening import open_job
 from lakelog.tables.archive.progress import ArchiveJob
-from lakelog.tables.archive.publication import Publication
+from lakelog.tables.archive.publication import Publication, open_job
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
 from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse, is_remote, open_warehouse
@@ -163,31 +162,36 @@ def sync_topic(
     before = state_of(job)
     publication = Publication(bootstrap, topic, job.identifier[1], opened, notify)
     publication.claim()
-    stop = stop or threading.Event()
-    engine = SparkEngine(
-        _opener(spark, topic, opened, master),
-        Path(checkpoint or opened.folder / "checkpoints" / job.topic_id),
-    )
     run = ArchiveRun(
-        engine,
+        SparkEngine(
+            _opener(spark, topic, opened, master),
+            Path(checkpoint or opened.folder / "checkpoints" / job.topic_id),
+        ),
         every_s=every_s if follow else None,
         reconciler=reconciler,
         availability=Availability(bootstrap, topic, None if follow else timeout_s, notify),
         publication=publication,
         progress=progress or _ignore,
-        stop=stop,
+        stop=stop or threading.Event(),
     )
+    _archive(run, notify, is_supervised=is_supervised, ends_engine=spark is None)
+    return _result(job, before, run.rows_moved)
+
+
+def _archive(run: ArchiveRun, notify: Notice, *, is_supervised: bool, ends_engine: bool) -> None:
+    """Run the job, and refresh the table of newest records beside it or at its end."""
+    bootstrap, topic = run.publication.bootstrap, run.publication.topic
+    follows = run.every_s is not None
     # Those beside a job end with it, also when it fails; the last one ends when the caller says so.
-    refreshes = Refreshes(bootstrap, notify, threading.Event() if follow else stop)
+    refreshes = Refreshes(bootstrap, notify, threading.Event() if follows else run.stop)
     try:
-        with refreshes.beside(lambda: [topic]) if follow and not is_supervised else nullcontext():
+        with refreshes.beside(lambda: [topic]) if follows and not is_supervised else nullcontext():
             run.watch()
     finally:
-        if spark is None:
-            engine.close()
-    if not follow and not stop.is_set():
+        if ends_engine:
+            run.engine.close()
+    if not follows and not run.stop.is_set():
         _refresh(refreshes, topic)
-    return _result(job, before, run.rows_moved)
 
 
 def _refresh(refreshes: Refreshes, topic: str) -> None:

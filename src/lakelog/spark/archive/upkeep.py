@@ -19,8 +19,7 @@ from lakelog.tables.archive.location import find_locations
 from lakelog.tables.compacted.refresh import Refresh, Refreshed
 from lakelog.tables.compacted.table import CompactedTableError, find_compacted, own_compacted
 from lakelog.tables.hybrid.archives import TopicArchive, open_archives, open_locations
-from lakelog.tables.iceberg.exchange import UnknownOutcomeError
-from lakelog.tables.iceberg.expiry import Policy
+from lakelog.tables.iceberg.commits import Policy, UnknownOutcomeError
 from lakelog.tables.iceberg.table import SNAPSHOTS_MAX
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import ArchiveUnreadableError
@@ -28,14 +27,42 @@ from lakelog.tables.upkeep.cleanup import clean_all
 from lakelog.tables.upkeep.compaction import UNCHANGED, compact
 
 EVERY_S = 600.0
-_FAILED = (
+FAILED = (
     *UNCHANGED,
     UnknownOutcomeError,
     ProgressMismatchError,
     ArchiveUnreadableError,
+    CompactedTableError,
     KafkaError,
     ValueError,
 )
+"""The upkeep of a table failed; the table is as before, and the next attempt begins again."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    """The failures of one kind of upkeep.
+
+    work: what fails, as the user reads it. notice: called with a line for each failure of a new
+    kind.
+    """
+
+    work: str
+    notice: Callable[[str], None]
+    _noticed: dict[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def noticed(self, topic: str) -> Iterator[None]:
+        """Notice an error of the block instead of raising it."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - one table must not end the archives
+            text = str(error) if isinstance(error, FAILED) else f"{type(error).__name__}: {error}"
+            if self._noticed.get(topic) != text:
+                self.notice(f"{topic}: {self.work}: {text}")
+            self._noticed[topic] = text
+        else:
+            self._noticed.pop(topic, None)
 
 
 @dataclass(slots=True)
@@ -49,7 +76,10 @@ class Upkeep:
     notice: Callable[[str], None]
     every_s: float = EVERY_S
     _next: dict[str, float] = field(default_factory=dict)
-    _told: dict[str, str] = field(default_factory=dict)
+    _failures: _Failures = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._failures = _Failures("its table is not compacted or cleaned up", self.notice)
 
     def run(self, topics: Iterable[str]) -> None:
         """Compact and clean up the tables that are due: each every `every_s` seconds."""
@@ -58,18 +88,8 @@ class Upkeep:
             if now < self._next.setdefault(topic, now + self.every_s):
                 continue
             self._next[topic] = now + self.every_s
-            try:
+            with self._failures.noticed(topic):
                 self._keep_up(topic)
-                self._told.pop(topic, None)
-            except _FAILED as error:
-                self._note_failure(topic, str(error))
-            except Exception as error:  # noqa: BLE001 - one table must not end the archives
-                self._note_failure(topic, f"{type(error).__name__}: {error}")
-
-    def _note_failure(self, topic: str, text: str) -> None:
-        if self._told.get(topic) != text:
-            self.notice(f"{topic}: its table is not compacted or cleaned up: {text}")
-        self._told[topic] = text
 
     def _keep_up(self, topic: str) -> None:
         with TopicClient(self.bootstrap, client_id="lakelog-archive") as client:
@@ -86,16 +106,6 @@ class Upkeep:
         clean_all(archive.address, Policy(SNAPSHOTS_MAX), time.time(), compacted=compacted)
 
 
-FAILED = (
-    *UNCHANGED,
-    UnknownOutcomeError,
-    ProgressMismatchError,
-    ArchiveUnreadableError,
-    CompactedTableError,
-    KafkaError,
-    ValueError,
-)
-"""A refresh failed; the table is as before, and the next refresh begins again."""
 _CHECK_S = 5.0
 _UNKNOWN_S = 30.0
 """The time between questions whether a topic has such a table by now."""
@@ -113,9 +123,12 @@ class Refreshes:
     notice: Callable[[str], None]
     stop: threading.Event = field(default_factory=threading.Event)
     _next: dict[str, float] = field(default_factory=dict)
-    _told: dict[str, str] = field(default_factory=dict)
+    _failures: _Failures = field(init=False)
     _with_compacted: set[str] = field(default_factory=set)
     """Topics that had such a table when they were asked last."""
+
+    def __post_init__(self) -> None:
+        self._failures = _Failures("its newest records are not refreshed", self.notice)
 
     @contextmanager
     def beside(self, topics: Callable[[], Iterable[str]]) -> Iterator[None]:
@@ -139,17 +152,13 @@ class Refreshes:
             if time.monotonic() < self._next.get(topic, 0.0) or self.stop.is_set():
                 continue
             self._next[topic] = time.monotonic() + _UNKNOWN_S
-            try:
-                self.refresh(topic)
-                self._told.pop(topic, None)
-            except KafkaError as error:
-                # Nothing is missed while no broker answers whether the topic has a table.
-                if topic in self._with_compacted:
-                    self._note_failure(topic, str(error))
-            except FAILED as error:
-                self._note_failure(topic, str(error))
-            except Exception as error:  # noqa: BLE001 - one table must not end the archives
-                self._note_failure(topic, f"{type(error).__name__}: {error}")
+            with self._failures.noticed(topic):
+                try:
+                    self.refresh(topic)
+                except KafkaError:
+                    # Nothing is missed while no broker answers whether the topic has a table.
+                    if topic in self._with_compacted:
+                        raise
 
     def refresh(self, topic: str) -> Refreshed | None:
         """Refresh a topic's table; return `None` if it has none, or no archive.
@@ -174,8 +183,3 @@ class Refreshes:
             table = ".".join(compacted.address.identifier)
             self.notice(f"{topic}: refreshed {table} with {done.rows} records")
         return done
-
-    def _note_failure(self, topic: str, text: str) -> None:
-        if self._told.get(topic) != text:
-            self.notice(f"{topic}: its newest records are not refreshed: {text}")
-        self._told[topic] = text

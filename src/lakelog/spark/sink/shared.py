@@ -34,7 +34,6 @@ from pyspark.util import PythonEvalType
 from lakelog.base.events import event
 from lakelog.client.producer.api import Producer
 from lakelog.client.producer.transactional import JoinedProducer
-from lakelog.spark.sink.columns import ROUTED, Router, check_columns, record_columns
 from lakelog.spark.sink.control import Batch, Content, Step, Tally, unnamed_sink
 from lakelog.spark.sink.options import (
     Delivery,
@@ -43,7 +42,15 @@ from lakelog.spark.sink.options import (
     SinkOptions,
     parse_sink_options,
 )
-from lakelog.spark.sink.task import named_errors, producer_settings, write_rows
+from lakelog.spark.sink.task import (
+    ROUTED,
+    Router,
+    check_columns,
+    named_errors,
+    producer_settings,
+    record_columns,
+    write_rows,
+)
 from lakelog.spark.sink.transaction import BatchTransaction
 from lakelog.tables.topic.errors import OptionError
 

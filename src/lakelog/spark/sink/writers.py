@@ -36,7 +36,6 @@ from lakelog.client.errors import ClientError, OutcomeUnknownError
 from lakelog.client.producer.api import Producer
 from lakelog.client.sink import QueryRun, Receipt, Sink
 from lakelog.spark.sink.attempts import Attempt, Job, named_refusals, streaming_job, write_attempt
-from lakelog.spark.sink.columns import check_columns
 from lakelog.spark.sink.control import Batch, Content, check_repeated
 from lakelog.spark.sink.options import (
     Delivery,
@@ -47,7 +46,7 @@ from lakelog.spark.sink.options import (
     UnknownOutcomeError,
     parse_sink_options,
 )
-from lakelog.spark.sink.task import producer_settings, write_rows
+from lakelog.spark.sink.task import check_columns, producer_settings, write_rows
 from lakelog.tables.topic.errors import OptionError
 
 if TYPE_CHECKING:

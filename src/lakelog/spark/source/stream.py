@@ -24,8 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from lakelog.base.events import event
 from lakelog.spark.python_processes import without_traceback
-from lakelog.spark.source.batch import RangePartition, plan
-from lakelog.spark.source.clients import open_planner, read_planned
+from lakelog.spark.source.batch import RangePartition, open_planner, plan, read_planned
 from lakelog.spark.source.continuation import Continuation, continue_from, find_topics, resolve
 from lakelog.spark.source.options import Boundary, Pace, SourceOptions, waiting_offsets
 from lakelog.tables.topic.client import TopicClient

@@ -48,8 +48,7 @@ from lakelog.tables.iceberg.catalog import (
     CatalogUnwritableError,
     raise_if_unwritable,
 )
-from lakelog.tables.iceberg.exchange import attempts, locked_for_commit
-from lakelog.tables.iceberg.expiry import expire_snapshots
+from lakelog.tables.iceberg.commits import attempts, expire_snapshots, locked_for_commit
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import rows_in
 from lakelog.tables.iceberg.warehouse import WarehouseFullError

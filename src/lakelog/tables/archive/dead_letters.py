@@ -29,9 +29,8 @@ from lakelog.tables.archive.history import ProgressMismatchError, agreed_progres
 from lakelog.tables.archive.progress import Extent, Progress, archived_topic_ids
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
+from lakelog.tables.iceberg.commits import attempts, expire_snapshots, locked_for_commit
 from lakelog.tables.iceberg.data_file import data_file, open_input
-from lakelog.tables.iceberg.exchange import attempts, locked_for_commit
-from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import ensure_table
 

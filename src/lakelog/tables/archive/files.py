@@ -19,8 +19,14 @@ import pyarrow.parquet as pq
 from lakelog.base.events import event
 from lakelog.tables.archive.planner import lost_before
 from lakelog.tables.archive.progress import ArchiveJob
-from lakelog.tables.archive.refusals import KEY, OnBadRecord, Refusals, RefusedRecord, stop
-from lakelog.tables.archive.row_filter import RowFilter
+from lakelog.tables.archive.refusals import (
+    KEY,
+    OnBadRecord,
+    Refusals,
+    RefusedRecord,
+    RowFilter,
+    stop,
+)
 from lakelog.tables.iceberg.columns import PartitionTerm, divided, parse_terms
 from lakelog.tables.iceberg.columns import field as arrow_field
 from lakelog.tables.iceberg.data_file import data_file

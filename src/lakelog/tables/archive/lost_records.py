@@ -37,13 +37,13 @@ from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import ArchiveJob, Extent, Progress
 from lakelog.tables.archive.refusals import BAD_TIMESTAMP, OnBadRecord, RefusedCount, Span
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.data_file import open_input
-from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
+from lakelog.tables.iceberg.columns import names_in
+from lakelog.tables.iceberg.commits import exchange, note_replaced, removing_new_files
+from lakelog.tables.iceberg.data_file import are_there, deleted_rows, open_input
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit, terms_of
 from lakelog.tables.topic.offsets import Divergence
 
-_FIELD_ID = b"PARQUET:field_id"
 _IDS = {"topic": 1, "partition": 2, "offset": 3}
 """The ids of the columns that identify a lost row; see `iceberg/columns.py`."""
 
@@ -71,7 +71,7 @@ def remove_rows(
     that an archive does not support, and the errors of `entry` and of the catalog.
     """
     made: list[str] = []
-    try:
+    with removing_new_files(address, made):
         kept = [
             _kept(address, table, task, topic, ranges, made)
             for task in table.scan(row_filter=_any_of(topic, ranges)).plan_files()
@@ -87,10 +87,6 @@ def remove_rows(
             lambda table: parquet_files_to_data_files(table.io, table.metadata, iter(paths)),
             entry,
         )
-    except BaseException as error:
-        if not isinstance(error, UnknownOutcomeError):
-            remove_unreferenced(address.load(), made)
-        raise
     remove_unreferenced(address.load(), made)
     return sum(rewrite.removed for rewrite in changed) if is_done else None
 
@@ -109,17 +105,19 @@ def _kept(
         open_input(task.file.file_path, address.catalog) as source,
         pq.ParquetFile(source) as parquet,
     ):
-        names = _names(parquet.schema_arrow)
+        names = names_in(parquet.schema_arrow, _IDS)
         path = f"{table.location()}/data/kept-{uuid.uuid4().hex}.parquet"
         files = RowFiles(path, parquet.schema_arrow, address.catalog, terms_of(table))
-        deleted, position = _deleted(address, task), 0
+        paths_of_deletes = [file.file_path for file in task.delete_files]
+        deleted = deleted_rows(task.file.file_path, paths_of_deletes, address.catalog)
+        position = 0
         try:
             for number in range(parquet.num_row_groups):
                 for batch in parquet.iter_batches(row_groups=[number]):
                     lost = _lost(batch, names, topic, ranges)
                     stays = pc.invert(lost)
                     if deleted is not None:
-                        there = _are_there(deleted, position, batch.num_rows)
+                        there = are_there(deleted, position, batch.num_rows)
                         lost, stays = pc.and_(lost, there), pc.and_(stays, there)
                     removed += pc.sum(lost).as_py() or 0
                     position += batch.num_rows
@@ -149,31 +147,6 @@ def _lost(
     return pc.and_(lost, pc.equal(batch.column(names["topic"]), topic))
 
 
-def _deleted(address: TableAddress, task: FileScanTask) -> pa.Array | None:
-    """Return the positions of the rows that another program has deleted (Iceberg spec, v2)."""
-    deleted: list[int] = []
-    for delete_file in task.delete_files:
-        with open_input(delete_file.file_path, address.catalog) as source:
-            rows = pq.read_table(source, columns=["file_path", "pos"])
-        deleted += rows.filter(pc.equal(rows.column(0), task.file.file_path)).column(1).to_pylist()
-    return pa.array(deleted, pa.int64()) if deleted else None
-
-
-def _are_there(deleted: pa.Array, position: int, count: int) -> pa.Array:
-    positions = pa.array(range(position, position + count), pa.int64())
-    return pc.invert(pc.is_in(positions, value_set=deleted))
-
-
-def _names(schema: pa.Schema) -> dict[str, str]:
-    """Return the names of the columns in a file, found by id as Iceberg requires."""
-    by_id = {
-        int(field.metadata[_FIELD_ID]): field.name
-        for field in schema
-        if field.metadata and _FIELD_ID in field.metadata
-    }
-    return {name: by_id.get(number, name) for name, number in _IDS.items()}
-
-
 def _any_of(topic: str, ranges: Sequence[Span]) -> BooleanExpression:
     """Return the filter for files that may have rows of the ranges."""
     terms: list[BooleanExpression] = [
@@ -190,6 +163,17 @@ def _any_of(topic: str, ranges: Sequence[Span]) -> BooleanExpression:
 
 LOST_TAG = "lakelog-lost-"
 """The name of a tag that keeps lost records begins so, and ends with the id of its snapshot."""
+
+
+def tagged(table: Table) -> str:
+    """Tag the current snapshot, whose rows may be the last copy of lost records; return the tag."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None, "a table with a progress has a snapshot"
+    tag = f"{LOST_TAG}{snapshot.snapshot_id}"
+    # Before the delete, and kept across repetitions of an interrupted run.
+    if tag not in table.metadata.refs:
+        table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
+    return tag
 
 
 def refused_before(
@@ -241,12 +225,7 @@ def cut_lost_dead_letters(
         return
     address = dead_letters_of(job.address)
     table = load_for_commit(address)
-    snapshot = table.current_snapshot()
-    assert snapshot is not None, "a table with a progress has a snapshot"
-    tag = f"{LOST_TAG}{snapshot.snapshot_id}"
-    # Before the delete, and kept across repetitions of an interrupted run.
-    if tag not in table.metadata.refs:
-        table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
+    tag = tagged(table)
     cut_dead_letters(load_for_commit(address), job.topic_id, cuts)
     notice(
         f"{job.topic}: removed dead letters of lost records from {'.'.join(address.identifier)}; "

@@ -23,12 +23,12 @@ from lakelog.tables.archive.history import (
     recorded_progress,
 )
 from lakelog.tables.archive.lost_records import (
-    LOST_TAG,
     check_pending_dead_letters,
     cut_lost_dead_letters,
     dead_letters_ahead,
     refused_before,
     remove_rows,
+    tagged,
 )
 from lakelog.tables.archive.planner import first_extents, lost_before
 from lakelog.tables.archive.progress import (
@@ -169,12 +169,7 @@ class Reconciler:
                 f"{phantoms}. --skip-lost moves these rows out of the table (a tag keeps them) and "
                 "archives the records that the topic now holds at their offsets"
             )
-        snapshot = table.current_snapshot()
-        assert snapshot is not None
-        tag = f"{LOST_TAG}{snapshot.snapshot_id}"
-        # Before the delete, and kept across repetitions of an interrupted run.
-        if tag not in table.metadata.refs:
-            table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
+        tag = tagged(table)
         epochs = {cut.partition: cut.epoch_end.epoch for cut in diverged}
         back = {p: Extent(min(progress.extents[p].start, at), at, epochs[p]) for p, at, _ in cut}
         after = Progress(

@@ -27,9 +27,8 @@ import pyarrow.parquet as pq
 from lakelog.base.closeable import Closeable
 from lakelog.tables.archive.files import RowFiles
 from lakelog.tables.compacted.table import by_bucket
-from lakelog.tables.hybrid.archives import TopicArchive
+from lakelog.tables.hybrid.archives import TopicArchive, files_of
 from lakelog.tables.hybrid.client import read_archived
-from lakelog.tables.hybrid.files import files_of
 from lakelog.tables.hybrid.rows import ArchivedRows
 from lakelog.tables.iceberg.data_file import open_input
 from lakelog.tables.topic.offsets import OffsetRange

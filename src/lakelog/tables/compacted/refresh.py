@@ -32,8 +32,13 @@ from lakelog.tables.compacted.table import (
 )
 from lakelog.tables.hybrid.archives import TopicArchive, reload
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
-from lakelog.tables.iceberg.expiry import Policy, expire_snapshots
+from lakelog.tables.iceberg.commits import (
+    Policy,
+    exchange,
+    expire_snapshots,
+    note_replaced,
+    removing_new_files,
+)
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.typed.columns import own_schema
 
@@ -185,12 +190,8 @@ class _Round:
     def commit(self, spill: Spill, stop: threading.Event) -> bool:
         """Write and commit the files of all buckets; return false if nothing was committed."""
         made: dict[str, int] = {}
-        try:
+        with removing_new_files(self.address, made):
             is_done = self._write(spill, stop, made) and self._exchange(made)
-        except BaseException as error:
-            if not isinstance(error, UnknownOutcomeError):
-                remove_unreferenced(self.address.load(), made)
-            raise
         if not is_done:
             remove_unreferenced(self.address.load(), made)
         return is_done

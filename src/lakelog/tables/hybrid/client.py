@@ -15,8 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.client.offsets import EARLIEST, OffsetAt
-from lakelog.tables.hybrid.archives import TopicArchive, covered, open_archives, reload
-from lakelog.tables.hybrid.files import ArchivedFile, PlannedRange, Times, files_of
+from lakelog.tables.hybrid.archives import (
+    ArchivedFile,
+    PlannedRange,
+    Times,
+    TopicArchive,
+    covered,
+    files_of,
+    open_archives,
+    reload,
+)
 from lakelog.tables.hybrid.rows import ArchivedRows
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.client import TopicClient

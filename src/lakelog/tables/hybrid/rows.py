@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.tables.hybrid.files import (
+from lakelog.tables.hybrid.archives import (
     ALL_NUMBERS,
     OFFSET_ID,
     PARTITION_ID,
     ArchivedFile,
     groups_by_offsets,
 )
-from lakelog.tables.iceberg.columns import DATA, RAW_TIMESTAMP, RESCUED
-from lakelog.tables.iceberg.data_file import open_input
+from lakelog.tables.iceberg.columns import DATA, RAW_TIMESTAMP, RESCUED, id_of, names_in
+from lakelog.tables.iceberg.data_file import are_there, deleted_rows, open_input
 from lakelog.tables.topic.errors import BadRecordError
 from lakelog.tables.topic.offsets import OffsetRange
 
@@ -90,7 +90,6 @@ def _sorted(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from (batch for batch in table.to_batches(BATCH_ROWS) if batch.num_rows)
 
 
-_FIELD_ID = b"PARQUET:field_id"
 _IDS = {
     "topic": 1,
     "partition": PARTITION_ID,
@@ -159,7 +158,7 @@ class ArchivedRows:
         # than a process may open.
         with open_input(file.path, self.catalog) as source, pq.ParquetFile(source) as parquet:
             metadata, names = parquet.metadata, _names(parquet.schema_arrow)
-        deleted = self._deleted(file)
+        deleted = deleted_rows(file.path, file.deletes, self.catalog)
         pieces, position = [], 0
         for number in range(metadata.num_row_groups):
             partitions = _bounds(metadata, number, names["partition"])
@@ -185,8 +184,7 @@ class ArchivedRows:
                 pc.and_(pc.greater_equal(offsets, part.start), pc.less(offsets, part.end)),
             )
             if piece.deleted is not None:
-                positions = pa.array(range(position, position + batch.num_rows), pa.int64())
-                mask = pc.and_(mask, pc.invert(pc.is_in(positions, value_set=piece.deleted)))
+                mask = pc.and_(mask, are_there(piece.deleted, position, batch.num_rows))
             position += batch.num_rows
             kept = batch.filter(mask)
             if kept.num_rows:
@@ -228,35 +226,16 @@ class ArchivedRows:
         schema = self.schema.insert(0, pa.field(POSITION, pa.int64(), nullable=False))
         return pa.RecordBatch.from_arrays([offsets, *arrays], schema=schema)
 
-    def _deleted(self, file: ArchivedFile) -> pa.Array | None:
-        """Return the positions that delete files name for a data file (Iceberg spec, v2)."""
-        import pyarrow.parquet as pq
-
-        columns: list[Any] = []
-        for path in file.deletes:
-            with open_input(path, self.catalog) as source:
-                rows = pq.read_table(source, columns=["file_path", "pos"])
-            columns.append(rows.filter(pc.equal(rows.column(0), file.path)).column(1))
-        if not columns:
-            return None
-        chunks = [chunk for column in columns for chunk in column.chunks]
-        return pa.chunked_array(chunks, pa.int64()).combine_chunks()
-
 
 POSITION = "lakelog.position"
 """The column with the offset, which comes first in the batches of `ArchivedRows.read`."""
 
 
 def _names(schema: pa.Schema) -> dict[str, str]:
-    """Return the names that the columns have in a file, found by id as Iceberg requires."""
-    by_id = {
-        int(field.metadata[_FIELD_ID]): field.name
-        for field in schema
-        if field.metadata and _FIELD_ID in field.metadata
+    """Return the names that the columns have in a file."""
+    mapped = {
+        name: there for name, there in names_in(schema, _IDS).items() if there in schema.names
     }
-    names = {name: by_id.get(number, name) for name, number in _IDS.items()}
-    present = set(schema.names)
-    mapped = {name: there for name, there in names.items() if there in present}
     return {**{name: name for name in schema.names if name in _BY_NAME}, **mapped}
 
 
@@ -283,8 +262,9 @@ def _paths_by_id(type_: pa.DataType, path: str = "") -> dict[int, str]:
     for field in fields:
         # Parquet's name for the elements of a list or map differs between writers.
         name = f"{path}.{field.name}" if pa.types.is_struct(type_) else f"{path}[]"
-        if field.metadata and _FIELD_ID in field.metadata:
-            paths[int(field.metadata[_FIELD_ID])] = name.removeprefix(".")
+        number = id_of(field)
+        if number is not None:
+            paths[number] = name.removeprefix(".")
         paths |= _paths_by_id(field.type, name)
     return paths
 

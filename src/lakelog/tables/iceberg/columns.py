@@ -7,16 +7,33 @@ because processes that only write files must not import PyIceberg.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_FIELD_ID = "PARQUET:field_id"
+
 
 def field(number: int, name: str, type_: pa.DataType, *, nullable: bool = True) -> pa.Field:
     """Return a field with an id: Iceberg finds columns in data files by id."""
-    return pa.field(name, type_, nullable, metadata={"PARQUET:field_id": str(number)})
+    return pa.field(name, type_, nullable, metadata={_FIELD_ID: str(number)})
+
+
+def id_of(field: pa.Field) -> int | None:
+    """Return the id of a field of a data file; `None` if another program wrote none."""
+    number = (field.metadata or {}).get(_FIELD_ID.encode())
+    return None if number is None else int(number)
+
+
+def names_in(schema: pa.Schema, ids: Mapping[str, int]) -> dict[str, str]:
+    """Return the names of columns in a file, found by id as Iceberg requires.
+
+    ids: by the names that the table has, which stand for columns without an id.
+    """
+    by_id = {id_of(field): field.name for field in schema}
+    return {name: by_id.get(number, name) for name, number in ids.items()}
 
 
 RAW_TIMESTAMP = "rawTimestamp"

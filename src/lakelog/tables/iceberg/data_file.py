@@ -10,14 +10,17 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from lakelog.base.errors import NO_SPACE
 from lakelog.tables.iceberg.warehouse import WarehouseFullError, is_remote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _UNWRITABLE = (
     errno.EACCES,
@@ -59,6 +62,29 @@ def open_input(location: str, catalog: Mapping[str, str]) -> Any:
     from lakelog.tables.iceberg.catalog import open_file_io
 
     return open_file_io(catalog, location).new_input(location).open()
+
+
+def deleted_rows(path: str, deletes: Iterable[str], catalog: Mapping[str, str]) -> pa.Array | None:
+    """Return the positions that delete files name for a data file (Iceberg spec, v2), if any."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    chunks: list[pa.Array] = []
+    for delete_file in deletes:
+        with open_input(delete_file, catalog) as source:
+            rows = pq.read_table(source, columns=["file_path", "pos"])
+        chunks += rows.filter(pc.equal(rows.column(0), path)).column(1).chunks
+    return pa.chunked_array(chunks, pa.int64()).combine_chunks() if chunks else None
+
+
+def are_there(deleted: pa.Array, position: int, count: int) -> pa.Array:
+    """Return for each of `count` rows from `position` on whether it is not deleted."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    positions = pa.array(range(position, position + count), pa.int64())
+    return pc.invert(pc.is_in(positions, value_set=deleted))
 
 
 class LocalFile:

@@ -277,9 +277,14 @@ class AvroSchema:
 
     def __init__(self, text: str, references: Sequence[str] = ()) -> None:
         try:
-            schemas = [_plain_keys(json.loads(schema)) for schema in (*references, text)]
+            texts = (*references, text)
+            # By such keys fastavro marks schemas that it has parsed.
+            schemas = [
+                _without(json.loads(text), lambda key: key.startswith("__")) for text in texts
+            ]
             # A record without logical types: the values of its field have the same bytes.
-            self._decoded = _parsed([_without_logical(schema) for schema in schemas], {})
+            plain = [_without(schema, lambda key: key == "logicalType") for schema in schemas]
+            self._decoded = _parsed(plain, {})
             named: dict[str, Any] = {}
             root = _parsed(schemas, named)
             self._type = resolved(root["fields"][0]["type"], named)
@@ -326,14 +331,8 @@ def _parsed(schemas: Sequence[Any], named: dict[str, Any]) -> Any:
     return parse_schema(root, named)
 
 
-def _plain_keys(schema: Any) -> Any:
-    """Return the schema without keys by which fastavro marks schemas that it has parsed."""
+def _without(schema: Any, is_left_out: Callable[[str], bool]) -> Any:
+    """Return the schema without some keys."""
     if isinstance(schema, dict):
-        return {k: _plain_keys(v) for k, v in schema.items() if not k.startswith("__")}
-    return [_plain_keys(part) for part in schema] if isinstance(schema, list) else schema
-
-
-def _without_logical(schema: Any) -> Any:
-    if isinstance(schema, dict):
-        return {k: _without_logical(v) for k, v in schema.items() if k != "logicalType"}
-    return [_without_logical(part) for part in schema] if isinstance(schema, list) else schema
+        return {k: _without(v, is_left_out) for k, v in schema.items() if not is_left_out(k)}
+    return [_without(part, is_left_out) for part in schema] if isinstance(schema, list) else schema

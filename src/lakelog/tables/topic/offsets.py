@@ -89,15 +89,15 @@ class StreamOffset:
         return f"{topic}@{self.topic_ids[topic]}" + (f"@{text}" if text else "")
 
 
+_OFFSETS = '{"topic": {"0": 23, "1": -2}}'
+
+
 def parse_offsets(text: str) -> Offsets:
     """Parse offsets or timestamps by topic and partition. Raises `ValueError`.
 
     Timestamps are in milliseconds since the epoch.
     """
-    value = _json(text)
-    if not isinstance(value, dict) or not value:
-        raise ValueError(f'expected JSON such as {{"topic": {{"0": 23, "1": -2}}}}, not {text!r}')
-    return _checked(value)
+    return _checked(_object(text, _OFFSETS))
 
 
 def parse_point(text: str) -> StreamOffset:
@@ -105,19 +105,13 @@ def parse_point(text: str) -> StreamOffset:
 
     Raises `ValueError`.
     """
-    value = _json(text)
-    if not isinstance(value, dict) or not value:
-        raise ValueError(f'expected JSON such as {{"topic": {{"0": 23, "1": -2}}}}, not {text!r}')
-    return StreamOffset.from_json(value)
+    return StreamOffset.from_json(_object(text, _OFFSETS))
 
 
 def parse_assign(text: str) -> tuple[TopicPartition, ...]:
     """Parse `{"topic": [0, 1]}` into (topic, partition) pairs. Raises `ValueError`."""
-    value = _json(text)
-    if not isinstance(value, dict) or not value:
-        raise ValueError(f'expected JSON such as {{"topic": [0, 1]}}, not {text!r}')
     assigned: list[TopicPartition] = []
-    for topic, partitions in value.items():
+    for topic, partitions in _object(text, '{"topic": [0, 1]}').items():
         if not isinstance(partitions, list) or not all(_is_int(p) and p >= 0 for p in partitions):
             raise ValueError(f"the partitions of {topic!r} must be a list of whole numbers")
         assigned.extend((topic, partition) for partition in partitions)
@@ -151,11 +145,15 @@ def _parse_epochs(text: str, name: str) -> dict[int, int]:
     return epochs
 
 
-def _json(text: str) -> Any:
+def _object(text: str, example: str) -> dict[str, Any]:
+    """Return a JSON object that is not empty. Raises `ValueError`."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not valid JSON ({error}): {text!r}") from None
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"expected JSON such as {example}, not {text!r}")
+    return value
 
 
 def _is_int(value: object) -> bool:

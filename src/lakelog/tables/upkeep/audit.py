@@ -27,10 +27,8 @@ from lakelog.tables.archive.dead_letters import dead_letter_ranges, find_dead_le
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.history import record, skipped_between
 from lakelog.tables.archive.progress import ArchiveJob, Extent, Progress
-from lakelog.tables.archive.refusals import RefusedCount, RefusedRecord
-from lakelog.tables.archive.row_filter import RowFilter
-from lakelog.tables.hybrid.archives import TopicArchive
-from lakelog.tables.hybrid.files import files_of
+from lakelog.tables.archive.refusals import RefusedCount, RefusedRecord, RowFilter
+from lakelog.tables.hybrid.archives import TopicArchive, files_of
 from lakelog.tables.hybrid.rows import ArchivedRows
 from lakelog.tables.iceberg.table import load_for_commit, rows_in
 from lakelog.tables.topic.client import TopicClient

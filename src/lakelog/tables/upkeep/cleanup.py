@@ -22,8 +22,7 @@ from lakelog.tables.archive.dead_letters import dead_letters_of, find_dead_lette
 from lakelog.tables.compacted.refresh import GRACE_S as COMPACTED_GRACE_S
 from lakelog.tables.compacted.refresh import KEPT
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.exchange import REPLACED
-from lakelog.tables.iceberg.expiry import Policy, expire_by
+from lakelog.tables.iceberg.commits import REPLACED, Policy, expire_by
 from lakelog.tables.iceberg.stored_files import StoredFile, place_of, referenced_files, stored_files
 
 GRACE_S = 86_400.0

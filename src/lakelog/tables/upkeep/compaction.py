@@ -4,7 +4,7 @@ The archive commits often, so its files are small. Compaction reads the oldest s
 their rows into files of the target size, and exchanges the files in one commit. The commit leaves
 the progress as it is and repeats it in its summary. It requires the snapshot that it was planned
 on, so it fails if another commit came first; it is repeated while all replaced files are there
-(`iceberg/exchange.py`).
+(`iceberg/commits.py`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import property_name
-from lakelog.tables.hybrid.files import ArchivedFile, archived_file
+from lakelog.tables.hybrid.archives import ArchivedFile, archived_file
 from lakelog.tables.hybrid.rows import ArchivedRows
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.catalog import CatalogUnwritableError
+from lakelog.tables.iceberg.commits import exchange, note_replaced, removing_new_files
 from lakelog.tables.iceberg.data_file import data_file
-from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.topic.offsets import OffsetRange
@@ -146,7 +146,7 @@ def _round(
     made: gets the path of each new file before it is written.
     """
     files = [archived_file(task) for task in tasks]
-    try:
+    with removing_new_files(address, made):
         rows = _write(table, topic.name, files, schema, target_bytes, address.catalog, made)
         if not any(task.delete_files for task in tasks):
             expected = sum(task.file.record_count for task in tasks)
@@ -160,10 +160,6 @@ def _round(
             lambda table: parquet_files_to_data_files(table.io, table.metadata, iter(made)),
             lambda table: _progress_entry(table, topic.topic_id),
         )
-    except BaseException as error:
-        if not isinstance(error, UnknownOutcomeError):
-            remove_unreferenced(address.load(), made)
-        raise
     if not is_done:
         remove_unreferenced(address.load(), made)
         return None

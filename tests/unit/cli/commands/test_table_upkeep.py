@@ -19,8 +19,7 @@ from lakelog.tables.compacted.table import own_compacted
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.upkeep.ownership import remove
-from lakelog.tables.upkeep.whereabouts import Overview, PartitionOverview
+from lakelog.tables.upkeep.ownership import Overview, PartitionOverview, remove
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import TOPIC_ID, new_table, write_batch
 from unit.tables.compacted.kit import Put, Tables

@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from lakelog.columns.decoding import decode as decoding
 from lakelog.columns.decoding.decode import ImpossibleTimestampError, decode_columns
 from lakelog.columns.decoding.groups import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS, column_types
+from lakelog.columns.packages import CompiledOrPlain
 from lakelog.records.batch import BatchHeader, CorruptRecord, read_header, set_append_time
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
@@ -225,18 +227,12 @@ def test_both_ways_agree_on_hostile_bytes(
 def test_a_compiler_that_fails_only_makes_it_slow(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import lakelog.columns.decoding.compiled as module
-
-    def fail(**_: bool) -> None:
+    def fail(_: bool) -> NoReturn:
         raise RuntimeError("no place for the cache")
 
-    decoding._compiled_decoder.cache_clear()
-    monkeypatch.setattr(module, "CompiledDecoder", fail)
-    try:
-        for _ in range(2):
-            table = decode([pair(make([(0, None, b"v", [])]))])
-    finally:
-        decoding._compiled_decoder.cache_clear()
+    monkeypatch.setattr(decoding, "_decoders", CompiledOrPlain("Decoding", fail))
+    for _ in range(2):
+        table = decode([pair(make([(0, None, b"v", [])]))])
     assert table["value"].to_pylist() == [b"v"]
     assert caplog.text.count("no place for the cache") == 1
 
@@ -244,14 +240,11 @@ def test_a_compiler_that_fails_only_makes_it_slow(
 def test_without_numba_a_line_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    decoding._compiled_decoder.cache_clear()
+    monkeypatch.setattr(decoding, "_decoders", CompiledOrPlain("Decoding", decoding._load))
     monkeypatch.setitem(sys.modules, "lakelog.columns.decoding.compiled", None)
-    try:
-        with caplog.at_level(logging.WARNING):
-            for _ in range(2):
-                assert decode([pair(make([(0, None, b"v", [])]))]).num_rows == 1
-    finally:
-        decoding._compiled_decoder.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert decode([pair(make([(0, None, b"v", [])]))]).num_rows == 1
     assert caplog.text.count("pip install '.[fast]'") == 1
 
 
@@ -259,9 +252,7 @@ def test_a_process_that_reads_little_does_not_load_the_compiler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(decoding, "_compiled_decoder", asked.append)
-    monkeypatch.setattr(decoding._PlainRows, "count", 0)
-    monkeypatch.setattr(decoding._Loaded, "kinds", set())
+    monkeypatch.setattr(decoding, "_decoders", CompiledOrPlain("Decoding", asked.append))
     batches = [pair(make([(0, None, b"v", [])] * 10))]
 
     def decode_all(end: int) -> int:
@@ -271,7 +262,8 @@ def test_a_process_that_reads_little_does_not_load_the_compiler(
     assert asked == []
     assert decode_all(10**6) == 10
     assert asked == [False], "without the loops of headers"
-    monkeypatch.setattr(decoding._PlainRows, "count", 10**6)
+    monkeypatch.setattr(decoding, "_decoders", CompiledOrPlain("Decoding", asked.append))
+    decoding._decoders.plain_rows = 10**6
     assert decode_all(10) == 10
     assert asked == [False, False]
 
@@ -279,15 +271,13 @@ def test_a_process_that_reads_little_does_not_load_the_compiler(
 def test_a_loaded_decoder_decodes_the_last_records_of_a_range_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(decoding._PlainRows, "count", 0)
-    monkeypatch.setattr(decoding._Loaded, "kinds", set())
-    decoding._compiled_decoder.cache_clear()
+    monkeypatch.setattr(decoding, "_decoders", CompiledOrPlain("Decoding", decoding._load))
     decode([pair(make([(0, None, b"v", [])]))], ["value"], compiled=True)
 
     few = list(decode_columns([pair(make([(0, None, b"v", [])]))], ["value"], end=10))
 
     assert [batch.num_rows for batch in few] == [1]
-    assert decoding._PlainRows.count == 0
+    assert decoding._decoders.plain_rows == 0
 
 
 def test_the_compiled_decoder_imports_no_pandas() -> None:

@@ -14,7 +14,7 @@ from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.compacted.table import CompactedTableError
 from lakelog.tables.hybrid.archives import TopicArchive
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.exchange import UnknownOutcomeError
+from lakelog.tables.iceberg.commits import UnknownOutcomeError
 from lakelog.tables.topic.errors import ArchiveUnreadableError
 from unit.tables.archive_table import offsets, write_batch
 from unit.tables.compacted.kit import Put, Tables

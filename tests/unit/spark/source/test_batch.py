@@ -5,6 +5,7 @@ Filters of a batch query: offsets that are left out, and never one too many.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -26,11 +27,20 @@ from pyspark.sql.datasource import (
 )
 
 from lakelog.spark.source import batch
-from lakelog.spark.source.batch import Pruning, RangePartition, plan
-from lakelog.spark.source.clients import read_planned
+from lakelog.spark.source import batch as module
+from lakelog.spark.source.batch import (
+    Pruning,
+    RangePartition,
+    open_planner,
+    plan,
+    planned,
+    read_planned,
+    reading_client,
+)
 from lakelog.spark.source.options import SourceOptions, parse_source_options
 from lakelog.spark.source.readers import batch_reader, schema_of
-from lakelog.tables.hybrid.files import ANY_TIME, Times
+from lakelog.tables.hybrid.archives import ANY_TIME, PlannedRange, Times
+from lakelog.tables.hybrid.client import HybridClient
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, TopicMissingError
 from lakelog.tables.topic.offsets import OffsetRange, StreamOffset
@@ -48,7 +58,7 @@ def ranges(found: list[RangePartition]) -> list[OffsetRange | None]:
     return [None if task.value is None else task.value.offsets for task in found]
 
 
-def planned(start: StreamOffset, **given: str) -> list[RangePartition]:
+def tasks_from(start: StreamOffset, **given: str) -> list[RangePartition]:
     return plan(cast("TopicClient", Log(t=[10, 5])), start, END, options(**given))
 
 
@@ -61,18 +71,18 @@ def tasks(log: Log, monkeypatch: pytest.MonkeyPatch, **given: str) -> list[Offse
 
 def test_each_range_has_the_identity_of_its_topic_and_log() -> None:
     start = StreamOffset({"t": {0: 4, 1: 5}})
-    assert ranges(planned(start)) == [OffsetRange("t", 0, 4, 10, topic_id="id", leader_epoch=3)]
+    assert ranges(tasks_from(start)) == [OffsetRange("t", 0, 4, 10, topic_id="id", leader_epoch=3)]
 
 
 def test_a_plan_without_records_has_one_task_that_reads_nothing() -> None:
     """Spark cannot run a query without tasks."""
-    (task,) = planned(END)
+    (task,) = tasks_from(END)
     assert task.value is None
     assert list(read_planned(options(), schema_of(OPTIONS), None)) == []
 
 
 def test_min_partitions_splits_ranges_without_gap_or_overlap() -> None:
-    found = ranges(planned(StreamOffset(), minPartitions="6"))
+    found = ranges(tasks_from(StreamOffset(), minPartitions="6"))
     covered = [(e.partition, at) for e in found if e for at in range(e.start, e.end)]
     assert len(found) == 6
     assert covered == [(0, at) for at in range(10)] + [(1, at) for at in range(5)]
@@ -209,3 +219,81 @@ def test_timestamps_have_a_first_and_a_last_one_for_files() -> None:
     )
     local = datetime(2024, 1, 1)  # noqa: DTZ001 - its zone is unknown
     assert Pruning((LessThan(time, local), EqualTo(("offset",), 3))).times() == ANY_TIME
+
+
+def query(**given: str) -> SourceOptions:
+    fixed = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
+    return parse_source_options({**fixed, **given}, streaming=False)
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TopicClient]]:
+    """In a worker: the clients that were closed."""
+    found: list[TopicClient] = []
+    monkeypatch.setattr(module, "is_worker", lambda: True)
+    monkeypatch.setattr(TopicClient, "close", lambda client: found.append(client))
+    yield found
+    module._kept.clear()
+
+
+def test_tables_are_read_unless_an_option_excludes_them() -> None:
+    with open_planner(query()) as client:
+        assert isinstance(client, HybridClient)
+    with open_planner(query(archive="none")) as client:
+        assert not isinstance(client, HybridClient)
+
+
+def test_a_worker_keeps_its_client_for_the_next_task(closed: list[TopicClient]) -> None:
+    with reading_client(query()) as first:
+        pass
+    # Other positions of the same cluster, as in the next batch.
+    with reading_client(query(startingOffsets="latest")) as second:
+        pass
+    assert second is first
+    assert not closed
+
+
+def test_a_worker_keeps_one_client_at_most(closed: list[TopicClient]) -> None:
+    with reading_client(query()) as outer, reading_client(query()) as inner:
+        assert inner is not outer
+    assert closed == [inner]
+
+    with reading_client(query(**{"kafka.isolation.level": "read_uncommitted"})) as other:
+        assert other is not outer
+    assert closed == [inner, outer]
+
+
+def test_a_client_is_closed_after_an_error_and_after_an_unfinished_read(
+    closed: list[TopicClient],
+) -> None:
+    found: list[TopicClient] = []
+
+    def read() -> Iterator[int]:
+        with reading_client(query()) as client:
+            found.append(client)
+            yield 1
+            raise ConnectionError
+
+    rows = read()
+    next(rows)
+    with pytest.raises(ConnectionError):
+        next(rows)
+    unfinished = read()
+    next(unfinished)
+    unfinished.close()  # type: ignore[attr-defined]
+    assert closed == found
+    assert len(found) == 2
+
+
+def test_other_processes_keep_no_client(
+    closed: list[TopicClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "is_worker", lambda: False)
+    with reading_client(query()) as client:
+        pass
+    assert closed == [client]
+
+
+def test_a_client_without_tables_leaves_ranges_as_they_are() -> None:
+    log = cast("TopicClient", None)
+    assert planned(log, [OffsetRange("t", 0, 0, 5)]) == [PlannedRange(OffsetRange("t", 0, 0, 5))]

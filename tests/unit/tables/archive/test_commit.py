@@ -26,7 +26,7 @@ from lakelog.tables.archive.progress import (
     property_name,
     read_progress,
 )
-from lakelog.tables.iceberg import expiry
+from lakelog.tables.iceberg import commits as commit_module
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.catalog import CatalogUnwritableError, open_catalog
 from lakelog.tables.iceberg.table import SCHEMA, ensure_table
@@ -128,8 +128,8 @@ def test_a_commit_that_landed_is_found_even_when_others_followed(
 def test_racers_and_expiry_together_are_exact(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expiry, "SNAPSHOTS_MAX", 4)
-    monkeypatch.setattr(expiry, "_KEPT", 2)
+    monkeypatch.setattr(commit_module, "SNAPSHOTS_MAX", 4)
+    monkeypatch.setattr(commit_module, "_KEPT", 2)
     end, outcomes = 16, Counter[str]()
 
     def race(step: int) -> None:

@@ -32,7 +32,7 @@ from lakelog.tables.archive.files import (
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import ArchiveJob, Extent
 from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount, RefusedRecord
-from lakelog.tables.hybrid.files import plan_ranges
+from lakelog.tables.hybrid.archives import plan_ranges
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import (
     ARROW_SCHEMA,

@@ -16,9 +16,9 @@ from lakelog.tables.archive.progress import Extent
 from lakelog.tables.compacted import backlog as backlogs
 from lakelog.tables.compacted.refresh import Refresh
 from lakelog.tables.compacted.table import CompactedTableError, agreed
-from lakelog.tables.iceberg import exchange as commit_lock
+from lakelog.tables.iceberg import commits as commit_module
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.exchange import UnknownOutcomeError
+from lakelog.tables.iceberg.commits import UnknownOutcomeError
 from lakelog.tables.iceberg.stored_files import referenced_files
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.upkeep.compaction import compact
@@ -255,7 +255,7 @@ def test_files_of_a_commit_of_unknown_outcome_stay(
             raise ConnectionError("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(commit_lock, "_ATTEMPTS_MAX", 2)
+        patch.setattr(commit_module, "_ATTEMPTS_MAX", 2)
         patch.setattr(Transaction, "commit_transaction", silent)
         with pytest.raises(UnknownOutcomeError):
             tables.refresh()

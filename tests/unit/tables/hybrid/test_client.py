@@ -14,9 +14,8 @@ from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.hybrid import client as joined
-from lakelog.tables.hybrid.archives import TopicArchive
+from lakelog.tables.hybrid.archives import ArchivedFile, PlannedRange, TopicArchive, plan_ranges
 from lakelog.tables.hybrid.client import HybridClient, HybridReading, first_at
-from lakelog.tables.hybrid.files import ArchivedFile, PlannedRange, plan_ranges
 from lakelog.tables.hybrid.rows import ArchivedRows
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog

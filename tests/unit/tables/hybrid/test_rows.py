@@ -14,7 +14,7 @@ import pytest
 
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.hybrid import rows
-from lakelog.tables.hybrid.files import ArchivedFile, files_of
+from lakelog.tables.hybrid.archives import ArchivedFile, files_of
 from lakelog.tables.hybrid.rows import ArchivedRows, RowGroup, in_order
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA

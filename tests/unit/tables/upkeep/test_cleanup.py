@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.expiry import Policy
+from lakelog.tables.iceberg.commits import Policy
 from lakelog.tables.upkeep.cleanup import Cleaned, clean, clean_all
 from lakelog.tables.upkeep.compaction import compact
 from unit.tables.archive_table import TOPIC_ID, files, folder, offsets, write_batch

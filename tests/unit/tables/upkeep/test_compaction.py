@@ -15,10 +15,10 @@ from pyiceberg.types import StringType
 
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.history import agreed_progress
-from lakelog.tables.hybrid.rows import ArchivedRows
-from lakelog.tables.iceberg import exchange as commit_lock
+from lakelog.tables.hybrid import rows as row_module
+from lakelog.tables.iceberg import commits as commit_module
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.exchange import UnknownOutcomeError, note_replaced
+from lakelog.tables.iceberg.commits import UnknownOutcomeError, note_replaced
 from lakelog.tables.registry.avro import AvroSchema
 from lakelog.tables.typed.columns import widen
 from lakelog.tables.typed.shapes import shape_of
@@ -132,7 +132,7 @@ def test_after_failed_commits_no_new_file_remains(
     def fail(self: Transaction) -> None:
         raise CommitFailedException("another commit came first")
 
-    monkeypatch.setattr(commit_lock, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(commit_module, "_ATTEMPTS_MAX", 2)
     monkeypatch.setattr(Transaction, "commit_transaction", fail)
     with pytest.raises(CommitFailedException):
         compacted(address)
@@ -162,7 +162,7 @@ def test_a_catalog_that_never_answers_leaves_the_outcome_open(
     def silent(self: Transaction) -> None:
         raise ConnectionError("no answer")
 
-    monkeypatch.setattr(commit_lock, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(commit_module, "_ATTEMPTS_MAX", 2)
     monkeypatch.setattr(Transaction, "commit_transaction", silent)
     with pytest.raises(UnknownOutcomeError, match=r"unknown \(ConnectionError: no answer"):
         compacted(address)
@@ -255,7 +255,7 @@ class Deleted:
 
         patch.setattr(DataScan, "plan_files", planned)
         kept = pa.array(positions, pa.int64())
-        patch.setattr(ArchivedRows, "_deleted", lambda _, file: kept if file.deletes else None)
+        patch.setattr(row_module, "deleted_rows", lambda _, deletes, __: kept if deletes else None)
 
 
 def test_files_without_rows_are_removed(

@@ -21,19 +21,21 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.maintenance import MaintenanceTable
 
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.iceberg import exchange as commit_lock
+from lakelog.tables.iceberg import commits as commit_module
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import CatalogLockedError, CatalogUnwritableError
-from lakelog.tables.iceberg.exchange import (
+from lakelog.tables.iceberg.commits import (
+    Policy,
     UnknownOutcomeError,
     attempts,
     exchange,
+    expire_by,
     locked_for_commit,
     note_replaced,
 )
-from lakelog.tables.iceberg.expiry import Policy, expire_by
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.iceberg.warehouse import WarehouseFullError
 from lakelog.tables.upkeep.compaction import compact
@@ -114,7 +116,7 @@ def test_failed_attempts_end_with_the_known_outcome(
     def fail(self: Transaction) -> None:
         raise raised
 
-    monkeypatch.setattr(commit_lock, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(commit_module, "_ATTEMPTS_MAX", 2)
     monkeypatch.setattr(Transaction, "commit_transaction", fail)
     with pytest.raises(expected):
         run(address, new)
@@ -138,7 +140,7 @@ def test_a_full_disk_after_a_commit_without_an_answer_is_no_outcome(
     address: TableAddress, new: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller would remove files that the first attempt may still commit."""
-    monkeypatch.setattr(commit_lock, "_ATTEMPTS_MAX", 3)
+    monkeypatch.setattr(commit_module, "_ATTEMPTS_MAX", 3)
     attempts = failing(monkeypatch, ConnectionError("no answer"), *FULL)
     with pytest.raises(UnknownOutcomeError):
         run(address, new)
@@ -168,7 +170,7 @@ def test_the_outcome_under_a_lock_of_another_program_is_known(
     address: TableAddress, new: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the new files stay, and the error has no advice."""
-    monkeypatch.setattr(commit_lock, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(commit_module, "_ATTEMPTS_MAX", 2)
     path = address.catalog["uri"].removeprefix("sqlite:///")
     impatient = {**address.catalog, "uri": f"sqlite:///{path}?timeout=0.05"}
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -228,7 +230,7 @@ def test_a_writer_has_its_turn_from_the_load_to_the_commit(
         seen.append(("commit", is_locked(self._table)))
         return commit(self)
 
-    monkeypatch.setattr(commit_lock, "load_for_commit", seen_load)
+    monkeypatch.setattr(commit_module, "load_for_commit", seen_load)
     monkeypatch.setattr(Transaction, "commit_transaction", seen_commit)
     write(address)
     assert seen == [("load", True), ("commit", True)]
@@ -260,7 +262,7 @@ _HOLD = """
 import sys
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.table import load_for_commit
-from lakelog.tables.iceberg.exchange import locked_for_commit
+from lakelog.tables.iceberg.commits import locked_for_commit
 catalog, name, uuid = eval(sys.argv[1])
 with locked_for_commit(TableAddress(catalog, name, uuid)):
     print("has its turn", flush=True)
@@ -272,7 +274,7 @@ with locked_for_commit(TableAddress(catalog, name, uuid)):
 def test_the_turn_of_a_killed_process_ends_with_it(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(commit_lock, "_WAIT_MAX_S", 600.0)
+    monkeypatch.setattr(commit_module, "_WAIT_MAX_S", 600.0)
     parts = repr((dict(address.catalog), address.identifier, address.uuid))
     with subprocess.Popen(
         [sys.executable, "-c", _HOLD, parts], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -340,7 +342,7 @@ def test_writers_wait_once_for_a_writer_that_is_stopped_in_its_turn(
     caplog.set_level(logging.WARNING, "lakelog.tables")
     pauses_s = list[float]()
     monkeypatch.setattr(time, "sleep", pauses_s.append)
-    monkeypatch.setattr(commit_lock, "_WAIT_MAX_S", 0.05)
+    monkeypatch.setattr(commit_module, "_WAIT_MAX_S", 0.05)
     with locked_for_commit(address):
         append(address, 0)
         waited = len(pauses_s)
@@ -388,7 +390,7 @@ def test_a_turn_opens_no_folder_of_another_store(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Table, "location", lambda _: "s3://tables/lakelog/orders")
-    monkeypatch.setattr(commit_lock, "_locked", pytest.fail)
+    monkeypatch.setattr(commit_module, "_locked", pytest.fail)
     with locked_for_commit(address) as table:
         assert table.name() == ("lakelog", "orders")
 
@@ -405,3 +407,77 @@ def test_an_operation_pauses_between_its_attempts_only(monkeypatch: pytest.Monke
     assert len(list(attempts())) == 16
     assert pauses_s[:3] == [0.05, 0.1, 0.2]
     assert len(pauses_s) == 15
+
+
+@pytest.fixture(autouse=True)
+def _short_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_module, "SNAPSHOTS_MAX", 4)
+    monkeypatch.setattr(commit_module, "_KEPT", 2)
+
+
+def commit_each(address: TableAddress, start: int, end: int) -> None:
+    """A batch, a snapshot and a file for each offset."""
+    for at in range(start, end):
+        commit_batch(address, write_batch(address, at, at + 1, at))
+
+
+def test_history_stays_short(address: TableAddress) -> None:
+    commit_each(address, 0, 10)
+
+    table = address.load()
+    assert len(table.metadata.snapshots) <= 4
+    lists = list((folder(address) / "metadata").glob("snap-*.avro"))
+    assert len(lists) == len(table.metadata.snapshots)
+    assert offsets(table) == list(range(10))
+
+
+@pytest.mark.long
+def test_tagged_and_branched_snapshots_stay_and_the_rest_expires(address: TableAddress) -> None:
+    tagged: list[int] = []
+    for at, name in ((0, "tag"), (1, "branch")):
+        commit_each(address, at, at + 1)
+        table = address.load()
+        tagged.append(int(table.metadata.current_snapshot_id or 0))
+        manage = table.manage_snapshots()
+        create = manage.create_tag if name == "tag" else manage.create_branch
+        create(tagged[-1], name).commit()
+
+    commit_each(address, 2, 12)
+
+    table = address.load()
+    assert len(table.metadata.snapshots) <= 6
+    assert [offsets(table, each) for each in tagged] == [[0], [0, 1]]
+    lists = list((folder(address) / "metadata").glob("snap-*.avro"))
+    assert len(lists) == len(table.metadata.snapshots)
+    assert offsets(table) == list(range(12))
+
+
+def test_after_an_expiry_of_unknown_outcome_no_file_goes(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_each(address, 0, 4)
+    metadata = folder(address) / "metadata"
+    before = set(metadata.glob("*.avro"))
+
+    def unknown(self: MaintenanceTable) -> None:
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(MaintenanceTable, "expire_snapshots", unknown)
+    commit_each(address, 4, 6)
+
+    assert set(metadata.glob("*.avro")) >= before
+    assert offsets(address.load()) == list(range(6))
+
+
+def test_a_kept_snapshot_that_cannot_be_read_stops_the_removal_not_the_batch(
+    address: TableAddress,
+) -> None:
+    commit_each(address, 0, 2)
+    table = address.load()
+    kept = table.metadata.snapshots[0]
+    table.manage_snapshots().create_tag(kept.snapshot_id, "kept").commit()
+    table.io.delete(kept.manifest_list)
+
+    commit_each(address, 2, 8)
+
+    assert offsets(address.load()) == list(range(8))
