@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.change_queue import ChangeQueue, GroupRequest
+from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.member import Join
 from lakelog.coordinator.group.classic.member_requests import Sync, leave_response, unknown_members
@@ -24,7 +24,7 @@ from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.requests import answered, complete
-from lakelog.coordinator.shard import Effect, Now, Reply, Result
+from lakelog.coordinator.shard import Now, Reply, Result, Then
 from lakelog.protocol import groups as messages
 from lakelog.protocol.group_members import (
     HeartbeatRequest,
@@ -195,22 +195,12 @@ class JoinGroup(Join):
             return shard.classic_members.join(now, consumer, self)
         # A consumer group without members is deleted first; the classic group gets its name.
         records = consumer_tombstones(consumer).records
-        decision = Result(records, effects=(_JoinAfter(shard.changes, self),))
+        join = Then(
+            lambda now: (shard.changes.decide_again(now, self),),
+            lambda now, code: self.refuse(code),
+        )
+        decision = Result(records, effects=(join,))
         return shard.changes.change(self.key, decision)
-
-
-@dataclass(frozen=True, slots=True)
-class _JoinAfter(Effect):
-    """Decides a JoinGroup after the records of another decision."""
-
-    changes: ChangeQueue
-    join: JoinGroup
-
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
-        return (self.changes.decide_again(now, self.join),)
-
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
-        self.join.refuse(code)
 
 
 class SyncGroup(Sync):
@@ -272,30 +262,15 @@ class LeaveGroup(GroupRequest):
             return Result(reply=unknown_members(self.members))
         decision, responses = shard.leaves.leave(now, group, self.members)
         shard.state.classic.forget_if_unused(group)
-        return replace(decision, effects=(_Left(self, responses),))
+        # Also if the record of the empty group cannot be written: the members have left anyway.
+        left = Then(lambda now: self.answer(responses), lambda now, code: self.answer(responses))
+        return replace(decision, effects=(left,))
 
     def answer(self, reply: list[MemberResponse]) -> None:
         complete(self.future, leave_response(reply, self.version))
 
     def refuse(self, code: ErrorCode) -> None:
         complete(self.future, LeaveGroupResponse(error_code=code))
-
-
-@dataclass(frozen=True, slots=True)
-class _Left(Effect):
-    """Answers a LeaveGroup, also if the record of the empty group could not be written.
-
-    The members have left anyway.
-    """
-
-    request: LeaveGroup
-    responses: list[MemberResponse]
-
-    def committed(self, now: Now, result: Decision) -> None:
-        self.request.answer(self.responses)
-
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
-        self.request.answer(self.responses)
 
 
 def _classic(shard: GroupShard, group_id: str) -> ClassicGroup:
