@@ -16,16 +16,7 @@ from typing import TypeVar
 
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableError, check
-from lakelog.protocol.fetch import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
+from lakelog.protocol import fetch as messages
 
 TopicPartition = tuple[str, int]
 T = TypeVar("T")
@@ -163,7 +154,7 @@ def _list_into(
     ) -> None:
         times = {key: timestamps[key] for key in keys}
         request = _request(times, int(read_committed), int(cluster.request_timeout_s * 1000))
-        response = cluster.ask(node, request, ListOffsetsResponse)
+        response = cluster.ask(node, request, messages.ListOffsetsResponse)
         rows = (
             (
                 (topic.name, row.partition_index),
@@ -180,12 +171,14 @@ def _list_into(
 
 def _request(
     times: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: int
-) -> ListOffsetsRequest:
-    topics: dict[str, ListOffsetsTopic] = {}
+) -> messages.ListOffsetsRequest:
+    topics: dict[str, messages.ListOffsetsTopic] = {}
     for (topic, partition), time in times.items():
-        row = topics.setdefault(topic, ListOffsetsTopic(name=topic))
-        row.partitions.append(ListOffsetsPartition(partition_index=partition, timestamp=time))
-    return ListOffsetsRequest(
+        row = topics.setdefault(topic, messages.ListOffsetsTopic(name=topic))
+        row.partitions.append(
+            messages.ListOffsetsPartition(partition_index=partition, timestamp=time)
+        )
+    return messages.ListOffsetsRequest(
         replica_id=-1,
         isolation_level=isolation_level,
         topics=list(topics.values()),
@@ -253,7 +246,7 @@ def _asking(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> AskLeader
         node: int, keys: Sequence[TopicPartition], ends: dict[TopicPartition, EpochEnd]
     ) -> None:
         request = _epochs_request(cluster, {key: epochs[key] for key in keys})
-        response = cluster.ask(node, request, OffsetForLeaderEpochResponse)
+        response = cluster.ask(node, request, messages.OffsetForLeaderEpochResponse)
         rows = (
             (
                 (topic.topic, row.partition),
@@ -270,15 +263,15 @@ def _asking(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> AskLeader
 
 def _epochs_request(
     cluster: Cluster, epochs: Mapping[TopicPartition, int]
-) -> OffsetForLeaderEpochRequest:
+) -> messages.OffsetForLeaderEpochRequest:
     """Return the request, with the known leader epochs so that a former leader rejects it."""
-    topics: dict[str, OffsetForLeaderTopic] = {}
+    topics: dict[str, messages.OffsetForLeaderTopic] = {}
     for (topic, partition), epoch in epochs.items():
         current = cluster.view.topics[topic].partitions[partition]
-        row = topics.setdefault(topic, OffsetForLeaderTopic(topic=topic))
+        row = topics.setdefault(topic, messages.OffsetForLeaderTopic(topic=topic))
         row.partitions.append(
-            OffsetForLeaderPartition(
+            messages.OffsetForLeaderPartition(
                 partition=partition, current_leader_epoch=current.leader_epoch, leader_epoch=epoch
             )
         )
-    return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
+    return messages.OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))

@@ -89,7 +89,6 @@ class ConfigKey(NamedTuple):
     doc: str
     validator: Validator | None = None
     update_mode: UpdateMode = UpdateMode.READ_ONLY
-    importance: str = "medium"
     synonyms: tuple[Synonym, ...] = ()
     effect: Effect = Effect.HONOURED
     reason: str = ""

@@ -15,15 +15,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, check, check_change
 from lakelog.client.offsets import LATEST, TopicPartition
-from lakelog.protocol.cluster import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    FeatureUpdateKey,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from lakelog.protocol import cluster as messages
 from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import (
     ListOffsetsPartition,
@@ -66,8 +58,8 @@ class Brokers:
         Brokers before version 2 of DescribeCluster (Kafka 4.0) leave out fenced ones (KIP-1073).
         Raises `UnreachableError` and `ClientError`.
         """
-        request = DescribeClusterRequest(include_fenced_brokers=True)
-        response = self._cluster.ask_any(request, DescribeClusterResponse)
+        request = messages.DescribeClusterRequest(include_fenced_brokers=True)
+        response = self._cluster.ask_any(request, messages.DescribeClusterResponse)
         check(response.error_code, "the cluster", response.error_message)
         rows = sorted(response.brokers, key=lambda row: row.broker_id)
         brokers = [
@@ -82,11 +74,11 @@ class Brokers:
         Its replicas stay assigned to it. Raises `ClientError` with BROKER_ID_NOT_REGISTERED, or
         INVALID_REQUEST if the broker may be running (Kafka removes it then too).
         """
-        request = UnregisterBrokerRequest(broker_id=node_id)
+        request = messages.UnregisterBrokerRequest(broker_id=node_id)
         what = f"removing the registration of broker {node_id}"
 
         def work() -> None:
-            response = self._cluster.change(request, UnregisterBrokerResponse, what)
+            response = self._cluster.change(request, messages.UnregisterBrokerResponse, what)
             check_change(response.error_code, f"broker {node_id}", response.error_message)
 
         self._cluster.retrying(work)
@@ -167,16 +159,18 @@ class Features:
         down = _UNSAFE_DOWNGRADE if is_unsafe else _SAFE_DOWNGRADE
         updates = [(name, level, _UPGRADE) for name, level in upgrades.items()]
         updates += [(name, level, down) for name, level in downgrades.items()]
-        request = UpdateFeaturesRequest(
+        request = messages.UpdateFeaturesRequest(
             feature_updates=[
-                FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+                messages.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
                 for name, level, kind in updates
             ],
             validate_only=validate_only,
         )
 
         def work() -> None:
-            response = self._cluster.change(request, UpdateFeaturesResponse, "the change of levels")
+            response = self._cluster.change(
+                request, messages.UpdateFeaturesResponse, "the change of levels"
+            )
             check_change(response.error_code, "the features", response.error_message)
             for row in response.results:
                 check_change(row.error_code, row.feature, row.error_message)

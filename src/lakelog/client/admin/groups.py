@@ -17,22 +17,8 @@ from lakelog.client.errors import (
     outcome_unknown,
 )
 from lakelog.client.offsets import LATEST, TopicPartition, list_offsets
+from lakelog.protocol import groups as messages
 from lakelog.protocol.consumer_protocol import ConsumerProtocolAssignment, decode_versioned
-from lakelog.protocol.groups import (
-    Assignment,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
-from lakelog.protocol.groups import Member as DescribedConsumerMember
 from lakelog.wire.primitives import WireError
 
 CONSUMER_PROTOCOL = "consumer"
@@ -69,7 +55,7 @@ class Group:
     epoch: int = -1
 
 
-def classic_group(row: DescribedGroup) -> Group:
+def classic_group(row: messages.DescribedGroup) -> Group:
     """Return the group in a row of a DescribeGroups response."""
     is_consumer = row.protocol_type == CONSUMER_PROTOCOL
     members = [_classic_member(member, is_consumer=is_consumer) for member in row.members]
@@ -78,7 +64,7 @@ def classic_group(row: DescribedGroup) -> Group:
     )
 
 
-def _classic_member(row: DescribedGroupMember, *, is_consumer: bool) -> GroupMember:
+def _classic_member(row: messages.DescribedGroupMember, *, is_consumer: bool) -> GroupMember:
     partitions: list[TopicPartition] = []
     if is_consumer and row.member_assignment:
         try:
@@ -95,7 +81,7 @@ def _classic_member(row: DescribedGroupMember, *, is_consumer: bool) -> GroupMem
     )
 
 
-def consumer_group(row: DescribedConsumerGroup) -> Group:
+def consumer_group(row: messages.DescribedConsumerGroup) -> Group:
     """Return the group in a row of a ConsumerGroupDescribe response (KIP-848)."""
     return Group(
         group_id=row.group_id,
@@ -108,7 +94,7 @@ def consumer_group(row: DescribedConsumerGroup) -> Group:
     )
 
 
-def _consumer_member(row: DescribedConsumerMember) -> GroupMember:
+def _consumer_member(row: messages.Member) -> GroupMember:
     return GroupMember(
         member_id=row.member_id,
         instance_id=row.instance_id,
@@ -120,7 +106,7 @@ def _consumer_member(row: DescribedConsumerMember) -> GroupMember:
     )
 
 
-def _partitions(assignment: Assignment) -> list[TopicPartition]:
+def _partitions(assignment: messages.Assignment) -> list[TopicPartition]:
     return [
         (t.topic_name, partition) for t in assignment.topic_partitions for partition in t.partitions
     ]
@@ -196,15 +182,17 @@ class Groups:
         return self._cluster.retrying_coordinator(group, work)
 
     def _describe_classic(self, group: str) -> Group:
-        request = DescribeGroupsRequest(groups=[group])
-        response = self._cluster.ask_coordinator(group, request, DescribeGroupsResponse)
+        request = messages.DescribeGroupsRequest(groups=[group])
+        response = self._cluster.ask_coordinator(group, request, messages.DescribeGroupsResponse)
         described = response.groups[0]
         check(described.error_code, f"group {group!r}", described.error_message)
         return classic_group(described)
 
     def _describe_consumer(self, group: str) -> Group:
-        request = ConsumerGroupDescribeRequest(group_ids=[group])
-        response = self._cluster.ask_coordinator(group, request, ConsumerGroupDescribeResponse)
+        request = messages.ConsumerGroupDescribeRequest(group_ids=[group])
+        response = self._cluster.ask_coordinator(
+            group, request, messages.ConsumerGroupDescribeResponse
+        )
         described = response.groups[0]
         check(described.error_code, f"group {group!r}", described.error_message)
         return consumer_group(described)
@@ -215,12 +203,12 @@ class Groups:
         Raises GROUP_ID_NOT_FOUND and NON_EMPTY_GROUP, and `OutcomeUnknownError` if the connection
         broke before the response.
         """
-        request = DeleteGroupsRequest(groups_names=[group])
+        request = messages.DeleteGroupsRequest(groups_names=[group])
 
         def work() -> None:
             node = self._cluster.coordinator(group).node_id
             try:
-                response = self._cluster.ask(node, request, DeleteGroupsResponse)
+                response = self._cluster.ask(node, request, messages.DeleteGroupsResponse)
             except ConnectionLostError as error:
                 # Not repeated: after a success, a second request would not find the group.
                 raise outcome_unknown(f"deleting group {group!r}", error) from error
@@ -296,7 +284,7 @@ class Groups:
 
 def _groups_of(cluster: Cluster, node: int) -> list[GroupListing]:
     try:
-        response = cluster.ask(node, ListGroupsRequest(), ListGroupsResponse)
+        response = cluster.ask(node, messages.ListGroupsRequest(), messages.ListGroupsResponse)
     except ConnectionLostError as error:
         raise UnreachableError.after(error) from error
     check(response.error_code, f"groups of broker {node}")

@@ -19,28 +19,11 @@ from lakelog.client.errors import (
 )
 from lakelog.client.offsets import EARLIEST, LATEST, TopicPartition, list_offsets
 from lakelog.client.view import Topic
+from lakelog.protocol import topics as messages
 from lakelog.protocol.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     TopicRequest,
-)
-from lakelog.protocol.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopic,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
 )
 
 HIGH_WATERMARK = -1
@@ -67,11 +50,13 @@ def delete_before(
     other errors of the leader as `ClientError` (KIP-107).
     """
     topic, partition = key
-    request = DeleteRecordsRequest(
+    request = messages.DeleteRecordsRequest(
         topics=[
-            DeleteRecordsTopic(
+            messages.DeleteRecordsTopic(
                 name=topic,
-                partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)],
+                partitions=[
+                    messages.DeleteRecordsPartition(partition_index=partition, offset=offset)
+                ],
             )
         ],
         timeout_ms=int(cluster.request_timeout_s * 1000),
@@ -79,7 +64,7 @@ def delete_before(
     )
     node = cluster.leader(topic, partition).node_id
     try:
-        response = cluster.ask(node, request, DeleteRecordsResponse)
+        response = cluster.ask(node, request, messages.DeleteRecordsResponse)
     except ConnectionLostError as error:
         raise UnreachableError.after(error) from error
     (row,) = (row for answer in response.topics for row in answer.partitions)
@@ -177,19 +162,19 @@ class Topics:
         error for invalid settings.
         """
         items = (configs or {}).items()
-        topic = CreatableTopic(
+        topic = messages.CreatableTopic(
             name=name,
             num_partitions=partitions,
             replication_factor=replication_factor,
-            configs=[CreatableTopicConfig(name=key, value=value) for key, value in items],
+            configs=[messages.CreatableTopicConfig(name=key, value=value) for key, value in items],
         )
-        request = CreateTopicsRequest(
+        request = messages.CreateTopicsRequest(
             topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only
         )
 
         def work() -> bool:
             response = self._cluster.change(
-                request, CreateTopicsResponse, f"creating topic {name!r}"
+                request, messages.CreateTopicsResponse, f"creating topic {name!r}"
             )
             for row in response.topics:
                 if exist_ok and row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -204,8 +189,8 @@ class Topics:
 
     def delete(self, name: str) -> None:
         """Delete a topic and its records permanently. Raises `TopicNotFoundError`."""
-        request = DeleteTopicsRequest(
-            topics=[DeleteTopicState(name=name)],
+        request = messages.DeleteTopicsRequest(
+            topics=[messages.DeleteTopicState(name=name)],
             topic_names=[name],
             timeout_ms=self._timeout_ms,
         )
@@ -213,7 +198,7 @@ class Topics:
         what = f"deleting topic {name!r}"
 
         def work() -> None:
-            response = self._cluster.change(request, DeleteTopicsResponse, what)
+            response = self._cluster.change(request, messages.DeleteTopicsResponse, what)
             _check_existing(name, response.responses)
 
         self._cluster.retrying(work)
@@ -224,13 +209,13 @@ class Topics:
         Raises `TopicNotFoundError`, and `ClientError` with INVALID_PARTITIONS if there are as many
         already (KIP-195).
         """
-        topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-        request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
+        topic = messages.CreatePartitionsTopic(name=name, count=count, assignments=None)
+        request = messages.CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
 
         what = f"adding partitions to topic {name!r}"
 
         def work() -> None:
-            response = self._cluster.change(request, CreatePartitionsResponse, what)
+            response = self._cluster.change(request, messages.CreatePartitionsResponse, what)
             _check_existing(name, response.results)
 
         self._cluster.retrying(work)
@@ -277,7 +262,7 @@ class Topics:
 
 
 def _check_existing(
-    name: str, rows: Iterable[CreatePartitionsTopicResult | DeletableTopicResult]
+    name: str, rows: Iterable[messages.CreatePartitionsTopicResult | messages.DeletableTopicResult]
 ) -> None:
     """Check the result of a change of an existing topic. Raises as the methods of `Topics`."""
     for row in rows:

@@ -10,23 +10,12 @@ from lakelog.client.cluster import TRANSACTION, Cluster
 from lakelog.client.errors import check, refused
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.view import NO_LEADER
+from lakelog.protocol import transactions as messages
 from lakelog.protocol.producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     ProducerState,
     TopicRequest,
-)
-from lakelog.protocol.transactions import (
-    NOT_A_SINK,
-    DescribedTransaction,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
 )
 
 ONGOING = "Ongoing"
@@ -138,7 +127,7 @@ class Transactions:
 
         Raises INVALID_REGULAR_EXPRESSION.
         """
-        request = ListTransactionsRequest(
+        request = messages.ListTransactionsRequest(
             state_filters=[*states],
             producer_id_filters=[*producer_ids],
             duration_filter=longer_than_ms,
@@ -146,7 +135,7 @@ class Transactions:
         )
         listings = []
         for node in [*self._cluster.refresh([]).brokers]:
-            response = self._cluster.ask(node, request, ListTransactionsResponse)
+            response = self._cluster.ask(node, request, messages.ListTransactionsResponse)
             check(response.error_code, f"transactions of broker {node}")
             listings += [
                 TransactionListing(
@@ -154,7 +143,7 @@ class Transactions:
                     row.producer_id,
                     row.transaction_state,
                     node,
-                    None if row.next_batch == NOT_A_SINK else row.next_batch,
+                    None if row.next_batch == messages.NOT_A_SINK else row.next_batch,
                     row.open_children,
                 )
                 for row in response.transaction_states
@@ -163,11 +152,14 @@ class Transactions:
 
     def describe(self, transactional_id: str) -> Transaction:
         """Return the state of a transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND."""
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        request = messages.DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
         def work() -> Transaction:
             response = self._cluster.ask_coordinator(
-                transactional_id, request, DescribeTransactionsResponse, key_type=TRANSACTION
+                transactional_id,
+                request,
+                messages.DescribeTransactionsResponse,
+                key_type=TRANSACTION,
             )
             (row,) = response.transaction_states
             check(row.error_code, f"transactional id {transactional_id!r}")
@@ -284,18 +276,18 @@ class Transactions:
         INVALID_PRODUCER_EPOCH if the producer has begun another transaction meanwhile.
         """
         name, index = partition
-        marker = WritableTxnMarker(
+        marker = messages.WritableTxnMarker(
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             transaction_result=False,
             coordinator_epoch=max(producer.coordinator_epoch, 0),
-            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[index])],
+            topics=[messages.WritableTxnMarkerTopic(name=name, partition_indexes=[index])],
         )
 
         def work() -> None:
             node = self._cluster.leader(name, index).node_id
-            request = WriteTxnMarkersRequest(markers=[marker])
-            response = self._cluster.ask(node, request, WriteTxnMarkersResponse)
+            request = messages.WriteTxnMarkersRequest(markers=[marker])
+            response = self._cluster.ask(node, request, messages.WriteTxnMarkersResponse)
             code = response.markers[0].topics[0].partitions[0].error_code
             if code:
                 raise refused(error_code(code), f"marker for {name}-{index}")
@@ -303,7 +295,7 @@ class Transactions:
         self._cluster.retrying(work)
 
 
-def sink_control(row: DescribedTransaction) -> SinkControl | None:
+def sink_control(row: messages.DescribedTransaction) -> SinkControl | None:
     """Return the control record in a response; `None` if the id is not that of a sink."""
     if row.sink is None:
         return None

@@ -23,13 +23,7 @@ from lakelog.client.consumer.membership import (
 )
 from lakelog.client.errors import ClientError, log_retry, pauses
 from lakelog.client.offsets import TopicPartition
-from lakelog.protocol.group_members import (
-    HeartbeatResponse,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    SyncGroupResponse,
-)
+from lakelog.protocol import group_members as messages
 
 _ANSWER_SLACK_S = 5.0
 _LEAVE_TIMEOUT_S = 3.0
@@ -148,7 +142,7 @@ class GroupSession:
         if goodbye is not None and self._failure is None:
             self._leave(goodbye)
 
-    def _leave(self, goodbye: LeaveGroupRequest) -> None:
+    def _leave(self, goodbye: messages.LeaveGroupRequest) -> None:
         """Find the coordinator again if it has moved: the others wait for a member that stays.
 
         Without an answer the coordinator removes the member after its session timeout.
@@ -159,7 +153,9 @@ class GroupSession:
             if left_s <= 0:
                 return
             with suppress(ClientError), self._cluster.hurrying(left_s):
-                response = self._cluster.ask_coordinator(group, goodbye, LeaveGroupResponse)
+                response = self._cluster.ask_coordinator(
+                    group, goodbye, messages.LeaveGroupResponse
+                )
                 if response.error_code not in OTHER_COORDINATOR:
                     return
             self._cluster.forget_coordinator(group)
@@ -170,7 +166,7 @@ class GroupSession:
         limit = self._join_timeout_s + _ANSWER_SLACK_S
         with self._interruptible():  # the coordinator answers when the other members have joined
             response = self._cluster.ask_coordinator(
-                group, member.join(), JoinGroupResponse, timeout_s=limit
+                group, member.join(), messages.JoinGroupResponse, timeout_s=limit
             )
         with self._lock:
             step = member.joined(response)
@@ -183,7 +179,7 @@ class GroupSession:
             self._handed_out = member.group_topics, counts
             self._look_due_s = time.monotonic() + _LOOK_INTERVAL_S
         synced = self._cluster.ask_coordinator(
-            group, member.sync(counts), SyncGroupResponse, timeout_s=limit
+            group, member.sync(counts), messages.SyncGroupResponse, timeout_s=limit
         )
         with self._lock:
             return member.synced(synced)
@@ -223,14 +219,14 @@ class GroupSession:
                     response = self._beats.ask_coordinator(
                         self._member.group,
                         request,
-                        HeartbeatResponse,
+                        messages.HeartbeatResponse,
                         timeout_s=limit,
                     )
                 except ClientError:
                     continue  # the next heartbeat asks for the coordinator again
                 self._heard(request.generation_id, response)
 
-    def _heard(self, generation: int, response: HeartbeatResponse) -> None:
+    def _heard(self, generation: int, response: messages.HeartbeatResponse) -> None:
         if not response.error_code:
             return
         with self._lock:

@@ -18,6 +18,7 @@ from lakelog.base.errors import ErrorCode, error_code
 from lakelog.client.committed import Membership
 from lakelog.client.errors import ClientError, refused
 from lakelog.client.offsets import TopicPartition
+from lakelog.protocol import group_members as messages
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -25,17 +26,6 @@ from lakelog.protocol.consumer_protocol import (
     encode_versioned,
 )
 from lakelog.protocol.consumer_protocol import TopicPartition as TopicPartitions
-from lakelog.protocol.group_members import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
 from lakelog.wire.primitives import WireError
 from lakelog.wire.schema import Buffer
 
@@ -116,7 +106,7 @@ class GroupMember:
         """The topics of all members; known to the leader only."""
         return frozenset[str]().union(*(member.topics for member in self._members or []))
 
-    def join(self) -> JoinGroupRequest:
+    def join(self) -> messages.JoinGroupRequest:
         """Return the request that joins the group (KIP-345, KIP-394).
 
         It contains the partitions that the member has, for assignors that keep them.
@@ -125,7 +115,7 @@ class GroupMember:
             topics=self.topics, owned_partitions=_to_wire(self.assigned)
         )
         metadata = encode_versioned(subscription, _SUBSCRIPTION_VERSION)
-        return JoinGroupRequest(
+        return messages.JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self._session_timeout_ms,
             rebalance_timeout_ms=self._rebalance_timeout_ms,
@@ -133,11 +123,12 @@ class GroupMember:
             group_instance_id=self.instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=metadata) for name in self._assignors
+                messages.JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name in self._assignors
             ],
         )
 
-    def joined(self, response: JoinGroupResponse) -> Step:
+    def joined(self, response: messages.JoinGroupResponse) -> Step:
         """Process the response to `join`; `sync` follows.
 
         Return the next step. Raises as `failed`, and `ClientError` with INCONSISTENT_GROUP_PROTOCOL
@@ -162,19 +153,19 @@ class GroupMember:
         self.state = MembershipState.JOINED
         return Step.GO_ON
 
-    def sync(self, partition_counts: Mapping[str, int]) -> SyncGroupRequest:
+    def sync(self, partition_counts: Mapping[str, int]) -> messages.SyncGroupRequest:
         """Return the request for this member's assignment; the leader's contains all assignments.
 
         Only partitions of existing topics are assigned.
         """
-        shares: list[SyncGroupRequestAssignment] = []
+        shares: list[messages.SyncGroupRequestAssignment] = []
         if self._members is not None:
             assignor = ASSIGNORS[self._protocol]
             shares = [
-                SyncGroupRequestAssignment(member_id=member, assignment=_encode(owned))
+                messages.SyncGroupRequestAssignment(member_id=member, assignment=_encode(owned))
                 for member, owned in assignor(self._members, partition_counts).items()
             ]
-        return SyncGroupRequest(
+        return messages.SyncGroupRequest(
             group_id=self.group,
             generation_id=self.generation,
             member_id=self.member_id,
@@ -184,7 +175,7 @@ class GroupMember:
             assignments=shares,
         )
 
-    def synced(self, response: SyncGroupResponse) -> Step:
+    def synced(self, response: messages.SyncGroupResponse) -> Step:
         """Process the response to `sync`; `assigned` is then this member's assignment.
 
         Return the next step. Raises as `failed`, and `ClientError` with INCONSISTENT_GROUP_PROTOCOL
@@ -202,9 +193,9 @@ class GroupMember:
         self.state = MembershipState.STABLE
         return Step.GO_ON
 
-    def heartbeat(self) -> HeartbeatRequest:
+    def heartbeat(self) -> messages.HeartbeatRequest:
         """Return the request that renews the member's session."""
-        return HeartbeatRequest(
+        return messages.HeartbeatRequest(
             group_id=self.group,
             generation_id=self.generation,
             member_id=self.member_id,
@@ -239,14 +230,14 @@ class GroupMember:
         # Other members may own the partitions already.
         self.assigned = frozenset()
 
-    def leave(self) -> LeaveGroupRequest | None:
+    def leave(self) -> messages.LeaveGroupRequest | None:
         """Return the request to leave; `None` for a static member, which keeps its place."""
         if not self.member_id or self.instance_id is not None:
             return None
-        return LeaveGroupRequest(
+        return messages.LeaveGroupRequest(
             group_id=self.group,
             member_id=self.member_id,
-            members=[MemberIdentity(member_id=self.member_id)],
+            members=[messages.MemberIdentity(member_id=self.member_id)],
         )
 
 

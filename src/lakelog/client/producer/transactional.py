@@ -39,12 +39,7 @@ from lakelog.client.committed import Committed, Membership
 from lakelog.client.errors import ClientError, UnsupportedError, check
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.producer.api import Producer
-from lakelog.protocol.offsets import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-)
+from lakelog.protocol import offsets as messages
 from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
 
@@ -208,7 +203,7 @@ class TransactionalProducer(BoundProducer):
 
         def work() -> None:
             response = self._cluster.ask_coordinator(
-                group, request, TxnOffsetCommitResponse, newest=_COMMIT_WITH_NAMES
+                group, request, messages.TxnOffsetCommitResponse, newest=_COMMIT_WITH_NAMES
             )
             for topic in response.topics:
                 for row in topic.partitions:
@@ -224,19 +219,19 @@ class TransactionalProducer(BoundProducer):
 
     def _offsets(
         self, group: str, rows: Mapping[TopicPartition, Committed], member: Membership
-    ) -> TxnOffsetCommitRequest:
-        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+    ) -> messages.TxnOffsetCommitRequest:
+        topics: dict[str, messages.TxnOffsetCommitRequestTopic] = {}
         for (name, partition), committed in rows.items():
-            topic = topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name))
+            topic = topics.setdefault(name, messages.TxnOffsetCommitRequestTopic(name=name))
             topic.partitions.append(
-                TxnOffsetCommitRequestPartition(
+                messages.TxnOffsetCommitRequestPartition(
                     partition_index=partition,
                     committed_offset=committed.offset,
                     committed_leader_epoch=committed.leader_epoch,
                     committed_metadata=committed.metadata,
                 )
             )
-        return TxnOffsetCommitRequest(
+        return messages.TxnOffsetCommitRequest(
             transactional_id=self._transactional_id,
             group_id=group,
             producer_id=self._identity[0],

@@ -27,14 +27,9 @@ from lakelog.client.errors import (
 )
 from lakelog.client.sink import requests
 from lakelog.client.sink.requests import QueryRun, Receipt
+from lakelog.protocol import transactions as messages
 from lakelog.protocol.commit_sets import FEATURE, NO_BATCH, Refusal, RefusedCommitSet, SinkState
 from lakelog.protocol.producers import InitProducerIdResponse
-from lakelog.protocol.transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-)
 from lakelog.wire.schema import Message
 
 
@@ -221,10 +216,12 @@ class Sink(Closeable):
 
         Raises `NotASinkError` for an ordinary transactional id, and `UnsupportedError`.
         """
-        request = DescribeTransactionsRequest(transactional_ids=[self.sink_id])
+        request = messages.DescribeTransactionsRequest(transactional_ids=[self.sink_id])
 
         def work() -> SinkControl | None:
-            response = ask(self._cluster, self.sink_id, request, DescribeTransactionsResponse)
+            response = ask(
+                self._cluster, self.sink_id, request, messages.DescribeTransactionsResponse
+            )
             (row,) = response.transaction_states
             if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return None
@@ -245,7 +242,7 @@ class Sink(Closeable):
     def _where(self) -> str:
         return f"sink {self.sink_id!r}"
 
-    def _end(self, batch: int, request: EndTxnRequest) -> None:
+    def _end(self, batch: int, request: messages.EndTxnRequest) -> None:
         try:
             self._retrying(lambda: self._send(request))
         except UnsupportedError:
@@ -258,8 +255,8 @@ class Sink(Closeable):
             text = f"batch {batch} of {self._where} may or may not be {what}: {error.message}"
             raise OutcomeUnknownError(error.code, text) from error
 
-    def _send(self, request: EndTxnRequest) -> None:
-        response = ask(self._cluster, self.sink_id, request, EndTxnResponse)
+    def _send(self, request: messages.EndTxnRequest) -> None:
+        response = ask(self._cluster, self.sink_id, request, messages.EndTxnResponse)
         check_sink(response.error_code, response.refused, self._where, response.sink)
 
     def _retrying(self, work: Callable[[], T]) -> T:

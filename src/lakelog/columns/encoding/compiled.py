@@ -9,40 +9,23 @@ import pyarrow as pa
 
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.columns.compiler import compiled, empty, first_call
+from lakelog.columns.encoding import loop
 from lakelog.columns.encoding.columns import Headers
-from lakelog.columns.encoding.loop import (
-    NO_PARTITION,
-    WORD,
-    body_size,
-    copy,
-    headers_size,
-    long_number_size,
-    number_size,
-    partition_of_key,
-    plan,
-    put_bytes,
-    put_headers,
-    put_number,
-    put_word,
-    short_varint,
-    size_at,
-    write,
-)
 from lakelog.columns.encoding.rows import EncodedBatch, Rows
 from lakelog.records.batch import HEADER_SIZE
 from lakelog.records.compression import Codec
 
 _PARTS: list[Any] = [
-    long_number_size,
-    number_size,
-    short_varint,
-    put_number,
-    put_bytes,
-    partition_of_key,
-    size_at,
-    headers_size,
-    put_headers,
-    body_size,
+    loop.long_number_size,
+    loop.number_size,
+    loop.short_varint,
+    loop.put_number,
+    loop.put_bytes,
+    loop.partition_of_key,
+    loop.size_at,
+    loop.headers_size,
+    loop.put_headers,
+    loop.body_size,
 ]
 
 
@@ -54,7 +37,9 @@ class CompiledEncoder:
     """
 
     def __init__(self, *, with_headers: bool) -> None:
-        self._plan, self._write = compiled([plan, write], _PARTS, copy=copy, put_word=put_word)
+        self._plan, self._write = compiled(
+            [loop.plan, loop.write], _PARTS, copy=loop.copy, put_word=loop.put_word
+        )
         self._with_headers = with_headers
         first_call([self._plan, self._write], self._check)
 
@@ -88,7 +73,7 @@ class CompiledEncoder:
         )
         ends = np.cumsum(sizes[:count])
         # All batches share one buffer, of exactly the planned size and a word more.
-        out = empty(int(ends[-1]) + WORD, np.uint8)
+        out = empty(int(ends[-1]) + loop.WORD, np.uint8)
         positions = ends - sizes[:count] + HEADER_SIZE
         self._write(
             rows.count,
@@ -156,7 +141,7 @@ class _Columns:
         self.timestamps = _numbers(rows.timestamps)
         self.partitions = _NO_NUMBERS
         if rows.partitions is not None:
-            self.partitions = _numbers(rows.partitions.fill_null(NO_PARTITION))
+            self.partitions = _numbers(rows.partitions.fill_null(loop.NO_PARTITION))
 
 
 def _binary(column: pa.Array | None) -> tuple[Any, Any, Any]:
