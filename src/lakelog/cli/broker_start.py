@@ -7,21 +7,20 @@ import gc
 import logging
 import os
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from lakelog.base.config.quantities import plain_value
 from lakelog.base.events import event
-from lakelog.cli.declaration import Command
+from lakelog.cli.declaration import Argument, Arguments, Command
 from lakelog.cli.failures import CliError
 from lakelog.cli.log_lines import start_logging
 from lakelog.cli.options import Verbosity
 from lakelog.cli.settings import parse_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from lakelog.base.config.broker_config import BrokerConfig
     from lakelog.metadata.store.zookeeper.address import EnsembleAddress
     from lakelog.server.options import ReadyInfo, ServeOptions
@@ -55,64 +54,44 @@ class BrokerArguments(Verbosity):
     address_option: str = "--listen"
     open_hint: str = "listen on 127.0.0.1, or pass --insecure if the network is trusted"
 
-    @staticmethod
-    def declare(command: Command) -> None:
-        """Add the options of `serve` to a command."""
-        Verbosity.declare(command)
-        add = command.add_argument
-        add(
-            "--data",
-            help="Folder for all data of the broker (default: log.dirs of the properties).",
-        )
-        add(
-            "--listen",
+    arguments: ClassVar[Arguments] = {
+        **Verbosity.arguments,
+        "data": "Folder for all data of the broker (default: log.dirs of the properties).",
+        "listen": Argument(
+            "HOST:PORT to listen on (default: `listeners` of the properties, or 127.0.0.1:9092). "
+            "Port 0 selects a free port.",
             metavar="HOST:PORT",
-            help="HOST:PORT to listen on (default: `listeners` of the properties, or "
-            "127.0.0.1:9092). Port 0 selects a free port.",
-        )
-        add(
-            "--advertise",
-            action="append",
+        ),
+        "advertise": Argument(
+            "NAME=HOST:PORT that clients connect to, for a listener name such as PLAINTEXT; may "
+            "be repeated. By default the address that a client has used, which is right without "
+            "NAT.",
             metavar="NAME=HOST:PORT",
-            help="NAME=HOST:PORT that clients connect to, for a listener name such as PLAINTEXT; "
-            "may be repeated. By default the address that a client has used, which is right "
-            "without NAT.",
-        )
-        add("--properties", help="A server.properties file with Kafka's keys.")
-        add(
+        ),
+        "properties": "A server.properties file with Kafka's keys.",
+        "settings": Argument(
+            "KEY=VALUE with Kafka's keys; may be repeated. Overrides the file and values stored "
+            "by `lakelog config set`.",
             "--set",
-            dest="settings",
-            action="append",
             metavar="KEY=VALUE",
-            help="KEY=VALUE with Kafka's keys; may be repeated. Overrides the file and values "
-            "stored by `lakelog config set`.",
-        )
-        add("--node-id", help="Id of this broker (default: node.id of the properties, or 1).")
-        add(
-            "--metadata",
-            help="The metadata store that several brokers share: they form one cluster. "
-            "sqlite:PATH is a file, for brokers of this host; "
-            "zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT is an ensemble (default: a file in the "
-            "data folder, for this broker alone).",
-        )
-        add(
-            "--http",
-            metavar="HOST:PORT",
-            help="HOST:PORT for metrics and health over HTTP: /metrics, /metrics/detail, /healthz, "
+        ),
+        "node_id": "Id of this broker (default: node.id of the properties, or 1).",
+        "metadata": "The metadata store that several brokers share: they form one cluster. "
+        "sqlite:PATH is a file, for brokers of this host; "
+        "zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT is an ensemble (default: a file in the data "
+        "folder, for this broker alone).",
+        "http": Argument(
+            "HOST:PORT for metrics and health over HTTP: /metrics, /metrics/detail, /healthz, "
             "/readyz, /version (default: no HTTP).",
-        )
-        add(
-            "--log-format",
+            metavar="HOST:PORT",
+        ),
+        "log_format": Argument(
+            "Format of log lines: text or json (default auto: text on a terminal, otherwise json).",
             metavar="auto|text|json",
-            help="Format of log lines: text or json (default auto: text on a terminal, otherwise "
-            "json).",
-        )
-        add(
-            "--insecure",
-            action="store_true",
-            help="Allow --listen and --http on addresses that other hosts can reach. There is no "
-            "authentication.",
-        )
+        ),
+        "insecure": "Allow --listen and --http on addresses that other hosts can reach. There is "
+        "no authentication.",
+    }
 
 
 def parse_arguments(tokens: Sequence[str]) -> BrokerArguments:

@@ -1,19 +1,17 @@
 """How commands are declared: with `argparse`, and in the layout of this command line.
 
-A module of `commands/` has a `Noun`. Each of its commands is a function, decorated with its
-arguments in the words of `ArgumentParser.add_argument`:
+A module of `commands/` has a `Noun`. Each of its commands is a function, decorated with the help
+text of each parameter:
 
     app = Noun("topic")
 
-    @app.command(
-        argument("--internal", action="store_true", help="Also show internal topics."),
-        session=Session,
-        name="list",
-    )
-    def list_topics(*, internal: bool = False, session: Session) -> None:
+    @app.command("list", internal="Also show internal topics.")
+    def list_topics(*, internal: bool = False, session: CommandSession) -> None:
 
-The function has the defaults. `session=Session` adds the options of a dataclass, an instance
-of which the function gets. The docstring is the description on the help page.
+The signature states the rest: a keyword-only parameter is an option, its type is the type of the
+value, and a parameter without a default is required. A dataclass with `arguments`, such as
+`CommandSession`, adds the options of its fields, and the function gets an instance. The docstring
+is the description on the help page.
 """
 
 from __future__ import annotations
@@ -23,31 +21,43 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import methodcaller
-from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeVar, Union, get_args, get_origin
 
 from lakelog.cli.failures import CliError, suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
 HELP_FLAGS = ("-h", "--help")
-argument = partial(methodcaller, "add_argument")
-"""An argument of a command, with the parameters of `ArgumentParser.add_argument`."""
-flag = partial(argument, action="store_true")
-"""An option without a value."""
-
 _WIDTH = 80
 _COLUMN = 26
 _NUMBER = re.compile(r"-\d")
 """The begin of a value such as -10 or -1h; no option begins like this."""
 
 
+class Argument:
+    """The help text of a parameter, and further facts that its signature does not state.
+
+    names: an option without a long name has that of its parameter. is_common: it is listed apart,
+    after the command's own ones. settings: parameters of `ArgumentParser.add_argument`.
+    """
+
+    def __init__(self, text: str, *names: str, is_common: bool = False, **settings: Any) -> None:
+        self.names = names
+        self.is_common = is_common
+        self.settings = {"help": text, **settings}
+
+
+common = partial(Argument, is_common=True)
+"""An option that many commands have."""
+Arguments = Mapping[str, str | Argument]
+"""Help text, or more, by the name of a parameter."""
+
+
 class Options(Protocol):
-    """A dataclass whose fields are options; `declare` adds them to a command."""
+    """A dataclass whose fields are options."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @staticmethod
-    def declare(command: Command) -> None: ...
+    arguments: ClassVar[Arguments]
 
 
 class Command:
@@ -69,20 +79,28 @@ class Command:
             "Common options": [],
         }
 
-    def add_argument(self, *names: str, is_common: bool = False, **settings: Any) -> None:
-        """Add an argument. A common option is listed apart, after the command's own ones."""
-        is_option = names[0].startswith("-")
-        parser = self._options if is_option else self._positional
-        added = parser.add_argument(*names, **settings)
-        if added.metavar is None and added.nargs != 0:
-            added.metavar = _metavar(added)
-        title = "Common options" if is_common else "Options" if is_option else "Arguments"
-        self.sections[title].append(added)
+    def add_parameters(self, owner: Callable[..., Any], declared: Arguments) -> None:
+        """Add the declared parameters of a function, or fields of a dataclass."""
+        parameters = _parameters(owner)
+        for name, argument in declared.items():
+            given = Argument(argument) if isinstance(argument, str) else argument
+            derived = {} if "action" in given.settings else _settings(parameters[name])
+            settings = {**derived, **given.settings}
+            if parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY:
+                self._add("Arguments", self._positional, name, **settings)
+                continue
+            is_named = any(option.startswith("--") for option in given.names)
+            names = given.names if is_named else (*given.names, f"--{name.replace('_', '-')}")
+            title = "Common options" if given.is_common else "Options"
+            self._add(title, self._options, *names, dest=name, **settings)
 
     def add_group(self, name: str, options: type[Options]) -> None:
         """Add the options of a dataclass; the function's parameter `name` gets an instance."""
         self.groups[name] = options
-        options.declare(self)
+        self.add_parameters(options, options.arguments)
+
+    def add_help(self) -> None:
+        self._add("Options", self._options, *HELP_FLAGS, action="help", help="Show this page.")
 
     def arguments(self) -> list[argparse.Action]:
         """Return all arguments, in the order of the help page."""
@@ -111,6 +129,12 @@ class Command:
         usage = " ".join([self._options.prog, *places, "[OPTIONS]"])
         return help_page(usage, self.description, self.sections)
 
+    def _add(self, title: str, parser: _Parser, *names: str, **settings: Any) -> None:
+        added = parser.add_argument(*names, **settings)
+        if added.metavar is None and added.nargs != 0:
+            added.metavar = _metavar(added)
+        self.sections[title].append(added)
+
     def _reject(self, option: str) -> NoReturn:
         options = [name for argument in self.arguments() for name in argument.option_strings]
         similar = suggestion(option, options).capitalize().replace("'", "")
@@ -127,23 +151,18 @@ class Noun:
         self.name = name
         self.commands: dict[str, Command] = {}
 
-    def command(
-        self,
-        *arguments: methodcaller,
-        name: str | None = None,
-        **groups: type[Options],
-    ) -> Callable[[F], F]:
+    def command(self, name: str | None = None, /, **declared: str | Argument) -> Callable[[F], F]:
         """Declare a function as a command; without `name` it has the function's."""
 
         def declare(function: F) -> F:
             word = name or function.__name__.replace("_", "-")
             word = "" if word == self.name else word
             command = Command(f"{self.name} {word}".rstrip(), function)
-            for add in arguments:
-                add(command)
-            for parameter, options in groups.items():
-                command.add_group(parameter, options)
-            command.add_argument(*HELP_FLAGS, action="help", help="Show this page.")
+            command.add_parameters(function, declared)
+            for parameter in _parameters(function).values():
+                if parameter.name not in declared:
+                    command.add_group(parameter.name, parameter.annotation)
+            command.add_help()
             self.commands[word] = command
             return function
 
@@ -246,6 +265,29 @@ def overview(usage: str, summary: str, commands: Mapping[str, str]) -> str:
 def end_of_options(tokens: Sequence[str]) -> int:
     """Return the place of `--`, after which there are only positional arguments."""
     return tokens.index("--") if "--" in tokens else len(tokens)
+
+
+def _parameters(owner: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(owner, eval_str=True).parameters
+
+
+def _settings(parameter: inspect.Parameter) -> dict[str, Any]:
+    """Return the parameters of `ArgumentParser.add_argument` that follow from a signature."""
+    is_needed = parameter.default is parameter.empty
+    kind = parameter.annotation
+    if get_origin(kind) in (Union, UnionType):
+        (kind,) = (part for part in get_args(kind) if part is not NoneType)
+    if kind is bool:
+        return {"action": "store_true"}
+    if get_origin(kind) is Literal:
+        values: dict[str, Any] = {"choices": get_args(kind)}
+    else:
+        values = {"type": next(iter(get_args(kind)), kind)}
+    is_list = get_origin(kind) in (list, Sequence)
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        return values | {"required": is_needed} | ({"action": "append"} if is_list else {})
+    several = "+" if is_needed else "*"
+    return values | {"nargs": several if is_list else None if is_needed else "?"}
 
 
 def _metavar(added: argparse.Action) -> str:

@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from lakelog.cli.declaration import Arguments, common
 from lakelog.cli.failures import CliError
 from lakelog.cli.positions import parse_duration_s
 from lakelog.cli.render import note
 
 if TYPE_CHECKING:
-    from lakelog.cli.declaration import Command
     from lakelog.client.admin import Admin
     from lakelog.client.cluster import Startup
 
@@ -35,16 +34,11 @@ class Verbosity:
     verbose: int = 0
     debug: bool = False
 
-    @staticmethod
-    def declare(command: Command) -> None:
-        add = partial(command.add_argument, is_common=True)
-        add("-q", "--quiet", action="store_true", help="Print only errors and warnings.")
-        add(
-            *("-v", "--verbose"),
-            action="count",
-            help="Log more on stderr; -vv logs every request.",
-        )
-        add("--debug", action="store_true", help="Show the traceback of an error.")
+    arguments: ClassVar[Arguments] = {
+        "quiet": common("Print only errors and warnings.", "-q"),
+        "verbose": common("Log more on stderr; -vv logs every request.", "-v", action="count"),
+        "debug": common("Show the traceback of an error."),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +48,15 @@ class CommandSession(Verbosity):
     brokers: str = field(default_factory=lambda: os.environ.get("LAKELOG_BROKERS") or _BROKERS)
     timeout: str = "10s"
 
-    @staticmethod
-    def declare(command: Command) -> None:
-        Verbosity.declare(command)
-        add = partial(command.add_argument, is_common=True)
-        add(
+    arguments: ClassVar[Arguments] = {
+        **Verbosity.arguments,
+        "brokers": common(
+            "HOST:PORT of brokers, separated by commas (default 127.0.0.1:9092). [LAKELOG_BROKERS]",
             *("-b", "--brokers", "--bootstrap-server"),
             metavar="HOST:PORT",
-            help="HOST:PORT of brokers, separated by commas (default 127.0.0.1:9092). "
-            "[LAKELOG_BROKERS]",
-        )
-        add("--timeout", help="How long to wait for a response: 500ms, 10s, 2m (default 10s).")
+        ),
+        "timeout": common("How long to wait for a response: 500ms, 10s, 2m (default 10s)."),
+    }
 
     @property
     def timeout_s(self) -> float:
@@ -80,14 +72,9 @@ class Output:
 
     format: Format = "table"
 
-    @staticmethod
-    def declare(command: Command) -> None:
-        command.add_argument(
-            *("-f", "--format"),
-            is_common=True,
-            choices=get_args(Format),
-            help="Format of the result on stdout (default table).",
-        )
+    arguments: ClassVar[Arguments] = {
+        "format": common("Format of the result on stdout (default table).", "-f")
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +83,7 @@ class Consent:
 
     yes: bool = False
 
-    @staticmethod
-    def declare(command: Command) -> None:
-        command.add_argument(
-            "-y", "--yes", is_common=True, action="store_true", help="Skip the confirmation."
-        )
+    arguments: ClassVar[Arguments] = {"yes": common("Skip the confirmation.", "-y")}
 
 
 def split_pair(text: str, what: str) -> tuple[str, str]:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from lakelog.cli.declaration import Arguments
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import CommandSession, open_admin
 
 if TYPE_CHECKING:
-    from lakelog.cli.declaration import Command
     from lakelog.tables.archive.location import TableLocation
     from lakelog.tables.hybrid.archives import TopicArchive
     from lakelog.tables.topic.client import TopicClient, TopicMeta
@@ -33,16 +33,11 @@ class WarehouseChoice:
     warehouse: str | None = None
     catalog: str | None = None
 
-    @staticmethod
-    def declare(command: Command) -> None:
-        command.add_argument(
-            "--warehouse",
-            help="Folder or URI of the tables (default: as the topic's keys name it, or `warehouse`"
-            " in the broker's data folder).",
-        )
-        command.add_argument(
-            "--catalog", help="Local folder of the catalog (default: the warehouse)."
-        )
+    arguments: ClassVar[Arguments] = {
+        "warehouse": "Folder or URI of the tables (default: as the topic's keys name it, or "
+        "`warehouse` in the broker's data folder).",
+        "catalog": "Local folder of the catalog (default: the warehouse).",
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +46,10 @@ class TableChoice(WarehouseChoice):
 
     name: str | None = None
 
-    @staticmethod
-    def declare(command: Command) -> None:
-        WarehouseChoice.declare(command)
-        command.add_argument("--name", help="Name of the table (default: the topic's).")
+    arguments: ClassVar[Arguments] = {
+        **WarehouseChoice.arguments,
+        "name": "Name of the table (default: the topic's).",
+    }
 
     @property
     def words(self) -> str:
@@ -68,20 +63,13 @@ class TableTarget(TableChoice):
 
     __slots__ = ()
 
-    @staticmethod
-    def declare(command: Command) -> None:
-        command.add_argument(
-            "--warehouse",
-            help="Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` "
-            "in the broker's data folder).",
-        )
-        command.add_argument(
-            "--catalog",
-            help="Local folder of the catalog, and of the checkpoints and Spark's log of `sync` "
-            "(default: the warehouse; for a remote warehouse `warehouse` in the broker's data "
-            "folder).",
-        )
-        command.add_argument("--name", help="Name of the table (default: the topic's).")
+    arguments: ClassVar[Arguments] = {
+        **TableChoice.arguments,
+        "warehouse": "Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: "
+        "`warehouse` in the broker's data folder).",
+        "catalog": "Local folder of the catalog, and of the checkpoints and Spark's log of `sync` "
+        "(default: the warehouse; for a remote warehouse `warehouse` in the broker's data folder).",
+    }
 
 
 ANY_WAREHOUSE = WarehouseChoice()

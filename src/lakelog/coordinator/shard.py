@@ -80,6 +80,26 @@ class Effect:
         return None
 
 
+def _nothing(now: Now, code: ErrorCode) -> None:
+    """Change nothing, as the failed records have not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Then(Effect):
+    """Calls one function once the records are committed, another one if their append failed."""
+
+    on_commit: Callable[[Now], Sequence[Result[Any]] | None]
+    on_failure: Callable[[Now, ErrorCode], Sequence[Result[Any]] | None] = _nothing
+
+    def committed(self, now: Now, result: Result[Any]) -> Sequence[Result[Any]] | None:
+        return self.on_commit(now)
+
+    def failed(
+        self, now: Now, result: Result[Any], code: ErrorCode
+    ) -> Sequence[Result[Any]] | None:
+        return self.on_failure(now, code)
+
+
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R]):
     """A decision: records to append together, the reply to its request, and effects.

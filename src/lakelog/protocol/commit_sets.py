@@ -9,18 +9,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from lakelog.wire.schema import (
-    Buffer,
-    Struct,
-    array,
-    binary,
-    boolean,
-    int8,
-    int16,
-    int32,
-    int64,
-    string,
-)
+from lakelog.wire import schema as wire
 
 FEATURE = "lakelog.txn.set"
 NO_BATCH = -1
@@ -60,85 +49,85 @@ class Refusal(IntEnum):
     """Too many runs of the query have begun without a commit."""
 
 
-class RefusedCommitSet(Struct):
+class RefusedCommitSet(wire.Struct):
     """A refusal, beside the error code of the response."""
 
-    reason: int = int8()
-    message: str = string()
+    reason: int = wire.int8()
+    message: str = wire.string()
 
 
-class SinkRun(Struct):
+class SinkRun(wire.Struct):
     """The run of a query that a sink belongs to from now on."""
 
-    query_id: str = string()
-    run_id: str = string()
-    expires: bool = boolean()
+    query_id: str = wire.string()
+    run_id: str = wire.string()
+    expires: bool = wire.boolean()
     """Whether the coordinator forgets the sink like an unused transactional id."""
-    batch: int = int64()
+    batch: int = wire.int64()
     """The batch that the run is about to write. A new run must begin at the next batch, or repeat
     the last committed batch."""
 
 
-class SinkState(Struct):
+class SinkState(wire.Struct):
     """The control record of a sink."""
 
-    query_id: str = string()
-    run_id: str = string()
-    next_batch: int = int64(default=NO_BATCH)
-    expires: bool = boolean()
-    content: Buffer = binary(tag=0)
+    query_id: str = wire.string()
+    run_id: str = wire.string()
+    next_batch: int = wire.int64(default=NO_BATCH)
+    expires: bool = wire.boolean()
+    content: wire.Buffer = wire.binary(tag=0)
     """`CommitSet.content` of the last batch."""
 
 
-class SinkParent(Struct):
+class SinkParent(wire.Struct):
     """The producer id and epoch of the sink that a child belongs to."""
 
-    producer_id: int = int64()
-    producer_epoch: int = int16()
+    producer_id: int = wire.int64()
+    producer_epoch: int = wire.int16()
 
 
-class WrittenPartition(Struct):
+class WrittenPartition(wire.Struct):
     """The records that a winner wrote to one partition."""
 
-    index: int = int32()
-    records: int = int64()
+    index: int = wire.int32()
+    records: int = wire.int64()
 
 
-class WrittenTopic(Struct):
+class WrittenTopic(wire.Struct):
     """The records that a winner wrote to one topic."""
 
-    name: str = string()
-    partitions: list[WrittenPartition] = array(WrittenPartition)
+    name: str = wire.string()
+    partitions: list[WrittenPartition] = wire.array(WrittenPartition)
 
 
-class Winner(Struct):
+class Winner(wire.Struct):
     """An open transaction of a child that is committed with the set."""
 
-    transactional_id: str = string()
-    producer_id: int = int64()
-    producer_epoch: int = int16()
-    topics: list[WrittenTopic] = array(WrittenTopic)
+    transactional_id: str = wire.string()
+    producer_id: int = wire.int64()
+    producer_epoch: int = wire.int16()
+    topics: list[WrittenTopic] = wire.array(WrittenTopic)
 
 
-class CommitSet(Struct):
+class CommitSet(wire.Struct):
     """The end of one batch: commit the winners, abort all other children up to this batch.
 
     A request that aborts has no winners.
     """
 
-    query_id: str = string()
-    run_id: str = string()
-    batch: int = int64()
-    winners: list[Winner] = array(Winner)
-    content: Buffer = binary(tag=0)
+    query_id: str = wire.string()
+    run_id: str = wire.string()
+    batch: int = wire.int64()
+    winners: list[Winner] = wire.array(Winner)
+    content: wire.Buffer = wire.binary(tag=0)
     """An identity of the rows of the batch, at most `CONTENT_BYTES_MAX`, which only the client
     reads."""
 
 
-class ChildState(Struct):
+class ChildState(wire.Struct):
     """A child of a sink whose transaction has not ended."""
 
-    transactional_id: str = string()
-    state: str = string()
-    start_time_ms: int = int64()
-    partitions: int = int32()
+    transactional_id: str = wire.string()
+    state: str = wire.string()
+    start_time_ms: int = wire.int64()
+    partitions: int = wire.int32()

@@ -3,174 +3,164 @@
 from __future__ import annotations
 
 from lakelog.protocol.api import Api
-from lakelog.wire.schema import (
-    Message,
-    Struct,
-    array,
-    boolean,
-    error_text,
-    int8,
-    int16,
-    int32,
-    string,
-)
+from lakelog.wire import schema as wire
 
 
-class DescribeConfigsResource(Struct):
+class DescribeConfigsResource(wire.Struct):
     """A resource and the requested keys; null stands for all."""
 
-    resource_type: int = int8()
+    resource_type: int = wire.int8()
     """2: topic, 4: broker, 8: broker logger, 16: client metrics, 32: group."""
-    resource_name: str = string()
-    configuration_keys: list[str] | None = array(string, nullable="0+")
+    resource_name: str = wire.string()
+    configuration_keys: list[str] | None = wire.array(wire.string, nullable="0+")
 
 
-class DescribeConfigsRequest(Message, versions="1-4", flexible="4+"):
+class DescribeConfigsRequest(wire.Message, versions="1-4", flexible="4+"):
     """Requests the settings of topics, brokers and other resources.
 
     Versions: 3 adds documentation, 4 is flexible.
     """
 
-    resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
-    include_synonyms: bool = boolean()
-    include_documentation: bool = boolean("3+")
+    resources: list[DescribeConfigsResource] = wire.array(DescribeConfigsResource)
+    include_synonyms: bool = wire.boolean()
+    include_documentation: bool = wire.boolean("3+")
 
 
-class DescribeConfigsSynonym(Struct):
+class DescribeConfigsSynonym(wire.Struct):
     """A value of the key or of a synonym, in order of precedence."""
 
-    name: str = string()
-    value: str | None = string(nullable="0+")
-    source: int = int8()
+    name: str = wire.string()
+    value: str | None = wire.string(nullable="0+")
+    source: int = wire.int8()
 
 
-class DescribeConfigsResourceResult(Struct):
+class DescribeConfigsResourceResult(wire.Struct):
     """One key, its value (null for a password) and the source of the value."""
 
-    name: str = string()
-    value: str | None = string(nullable="0+")
-    read_only: bool = boolean()
-    config_source: int = int8(default=-1)
+    name: str = wire.string()
+    value: str | None = wire.string(nullable="0+")
+    read_only: bool = wire.boolean()
+    config_source: int = wire.int8(default=-1)
     """1: topic, 2: this broker (dynamic), 3: all brokers (dynamic), 4: this broker (static),
     5: default, 6: broker logger, 7: client metrics, 8: group, -1: unknown."""
-    is_sensitive: bool = boolean()
-    synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym)
-    config_type: int = int8("3+")
+    is_sensitive: bool = wire.boolean()
+    synonyms: list[DescribeConfigsSynonym] = wire.array(DescribeConfigsSynonym)
+    config_type: int = wire.int8("3+")
     """0: unknown, 1: boolean, 2: string, 3: int, 4: short, 5: long, 6: double, 7: list, 8: class,
     9: password."""
-    documentation: str | None = string("3+", nullable="0+")
+    documentation: str | None = wire.string("3+", nullable="0+")
 
 
-class DescribeConfigsResult(Struct):
+class DescribeConfigsResult(wire.Struct):
     """The settings of one resource, or an error."""
 
-    error_code: int = int16()
-    error_message: str | None = error_text()
-    resource_type: int = int8()
-    resource_name: str = string()
-    configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
+    error_code: int = wire.int16()
+    error_message: str | None = wire.error_text()
+    resource_type: int = wire.int8()
+    resource_name: str = wire.string()
+    configs: list[DescribeConfigsResourceResult] = wire.array(DescribeConfigsResourceResult)
 
 
-class DescribeConfigsResponse(Message, versions="1-4", flexible="4+"):
+class DescribeConfigsResponse(wire.Message, versions="1-4", flexible="4+"):
     """The settings of each resource."""
 
-    throttle_time_ms: int = int32()
-    results: list[DescribeConfigsResult] = array(DescribeConfigsResult)
+    throttle_time_ms: int = wire.int32()
+    results: list[DescribeConfigsResult] = wire.array(DescribeConfigsResult)
 
 
-class AlterableConfig(Struct):
+class AlterableConfig(wire.Struct):
     """A key and its value."""
 
-    name: str = string()
-    value: str | None = string(nullable="0+")
+    name: str = wire.string()
+    value: str | None = wire.string(nullable="0+")
 
 
-class AlterConfigsResource(Struct):
+class AlterConfigsResource(wire.Struct):
     """A resource and all its new settings; other keys return to their defaults."""
 
-    resource_type: int = int8()
+    resource_type: int = wire.int8()
     """The same numbers as in DescribeConfigs."""
-    resource_name: str = string()
-    configs: list[AlterableConfig] = array(AlterableConfig)
+    resource_name: str = wire.string()
+    configs: list[AlterableConfig] = wire.array(AlterableConfig)
 
 
-class AlterConfigsRequest(Message, versions="0-2", flexible="2+"):
+class AlterConfigsRequest(wire.Message, versions="0-2", flexible="2+"):
     """Replaces the settings of resources; IncrementalAlterConfigs (KIP-339) supersedes it.
 
     Versions: 2 is flexible.
     """
 
-    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
-    validate_only: bool = boolean()
+    resources: list[AlterConfigsResource] = wire.array(AlterConfigsResource)
+    validate_only: bool = wire.boolean()
 
 
-class AlterConfigsResourceResponse(Struct):
+class AlterConfigsResourceResponse(wire.Struct):
     """The result for one resource."""
 
-    error_code: int = int16()
-    error_message: str | None = error_text()
-    resource_type: int = int8()
-    resource_name: str = string()
+    error_code: int = wire.int16()
+    error_message: str | None = wire.error_text()
+    resource_type: int = wire.int8()
+    resource_name: str = wire.string()
 
 
-class AlterConfigsResponse(Message, versions="0-2", flexible="2+"):
+class AlterConfigsResponse(wire.Message, versions="0-2", flexible="2+"):
     """The result for each resource."""
 
-    throttle_time_ms: int = int32()
-    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
+    throttle_time_ms: int = wire.int32()
+    responses: list[AlterConfigsResourceResponse] = wire.array(AlterConfigsResourceResponse)
 
 
-class IncrementalConfig(Struct):
+class IncrementalConfig(wire.Struct):
     """A change of one key."""
 
-    name: str = string()
-    config_operation: int = int8()
+    name: str = wire.string()
+    config_operation: int = wire.int8()
     """0: set, 1: delete, 2: append to a list, 3: subtract from a list."""
-    value: str | None = string(nullable="0+")
+    value: str | None = wire.string(nullable="0+")
 
 
-class IncrementalResource(Struct):
+class IncrementalResource(wire.Struct):
     """A resource and its changes, which are applied all or none."""
 
-    resource_type: int = int8()
+    resource_type: int = wire.int8()
     """The same numbers as in DescribeConfigs."""
-    resource_name: str = string()
-    configs: list[IncrementalConfig] = array(IncrementalConfig)
+    resource_name: str = wire.string()
+    configs: list[IncrementalConfig] = wire.array(IncrementalConfig)
 
 
-class IncrementalAlterConfigsRequest(Message, versions="0-1", flexible="1+"):
+class IncrementalAlterConfigsRequest(wire.Message, versions="0-1", flexible="1+"):
     """Changes single keys and keeps the others. Versions: 1 is flexible."""
 
-    resources: list[IncrementalResource] = array(IncrementalResource)
-    validate_only: bool = boolean()
+    resources: list[IncrementalResource] = wire.array(IncrementalResource)
+    validate_only: bool = wire.boolean()
 
 
-class IncrementalAlterConfigsResponse(Message, versions="0-1", flexible="1+"):
+class IncrementalAlterConfigsResponse(wire.Message, versions="0-1", flexible="1+"):
     """The result for each resource."""
 
-    throttle_time_ms: int = int32()
-    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
+    throttle_time_ms: int = wire.int32()
+    responses: list[AlterConfigsResourceResponse] = wire.array(AlterConfigsResourceResponse)
 
 
-class ListConfigResourcesRequest(Message, versions="0-1", flexible="0+"):
+class ListConfigResourcesRequest(wire.Message, versions="0-1", flexible="0+"):
     """Requests resources. Versions: 0 lists client metrics only; from 1 on, no types means all."""
 
-    resource_types: list[int] = array(int8, "1+")
+    resource_types: list[int] = wire.array(wire.int8, "1+")
 
 
-class ConfigResource(Struct):
+class ConfigResource(wire.Struct):
     """A resource; `resource_type` as in DescribeConfigs."""
 
-    resource_name: str = string()
-    resource_type: int = int8("1+", default=16)
+    resource_name: str = wire.string()
+    resource_type: int = wire.int8("1+", default=16)
 
 
-class ListConfigResourcesResponse(Message, versions="0-1", flexible="0+"):
+class ListConfigResourcesResponse(wire.Message, versions="0-1", flexible="0+"):
     """All resources of the requested types."""
 
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    config_resources: list[ConfigResource] = array(ConfigResource)
+    throttle_time_ms: int = wire.int32()
+    error_code: int = wire.int16()
+    config_resources: list[ConfigResource] = wire.array(ConfigResource)
 
 
 APIS = (

@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 from lakelog.protocol.api import Api
-from lakelog.wire.schema import (
-    Buffer,
-    Message,
-    Struct,
-    array,
-    binary,
-    boolean,
-    error_text,
-    int16,
-    int32,
-    int64,
-    string,
-)
+from lakelog.wire import schema as wire
 
 
-class ApiVersionsRequest(Message, versions="0-5", flexible="3+"):
+class ApiVersionsRequest(wire.Message, versions="0-5", flexible="3+"):
     """Requests the versions that the broker supports, and identifies the client.
 
     A broker that does not support the version responds in version 0 with UNSUPPORTED_VERSION and
@@ -28,39 +16,39 @@ class ApiVersionsRequest(Message, versions="0-5", flexible="3+"):
     reached the intended cluster and node (KIP-1242).
     """
 
-    client_software_name: str = string("3+")
-    client_software_version: str = string("3+")
-    cluster_id: str | None = string("5+", nullable="0+", default=None)
+    client_software_name: str = wire.string("3+")
+    client_software_version: str = wire.string("3+")
+    cluster_id: str | None = wire.string("5+", nullable="0+", default=None)
     """Null skips the check."""
-    node_id: int = int32("5+", default=-1)
+    node_id: int = wire.int32("5+", default=-1)
     """-1 skips the check."""
 
 
-class ApiVersion(Struct):
+class ApiVersion(wire.Struct):
     """An API and the inclusive range of its versions."""
 
-    api_key: int = int16()
-    min_version: int = int16()
-    max_version: int = int16()
+    api_key: int = wire.int16()
+    min_version: int = wire.int16()
+    max_version: int = wire.int16()
 
 
-class SupportedFeatureKey(Struct):
+class SupportedFeatureKey(wire.Struct):
     """A feature and the range of its levels that this broker supports."""
 
-    name: str = string()
-    min_version: int = int16()
-    max_version: int = int16()
+    name: str = wire.string()
+    min_version: int = wire.int16()
+    max_version: int = wire.int16()
 
 
-class FinalizedFeatureKey(Struct):
+class FinalizedFeatureKey(wire.Struct):
     """A feature and its level in the cluster."""
 
-    name: str = string()
-    max_version_level: int = int16()
-    min_version_level: int = int16()
+    name: str = wire.string()
+    max_version_level: int = wire.int16()
+    min_version_level: int = wire.int16()
 
 
-class ApiVersionsResponse(Message, versions="0-5", flexible="3+"):
+class ApiVersionsResponse(wire.Message, versions="0-5", flexible="3+"):
     """The range of versions for each API.
 
     Its header is never flexible: the client reads it before it knows the broker's versions.
@@ -68,45 +56,45 @@ class ApiVersionsResponse(Message, versions="0-5", flexible="3+"):
     Versions: 3 is flexible and adds features, 4 allows 0 as the minimum level of a feature.
     """
 
-    error_code: int = int16()
-    api_keys: list[ApiVersion] = array(ApiVersion)
-    throttle_time_ms: int = int32("1+")
-    supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, "3+", tag=0)
-    finalized_features_epoch: int = int64("3+", tag=1, default=-1)
+    error_code: int = wire.int16()
+    api_keys: list[ApiVersion] = wire.array(ApiVersion)
+    throttle_time_ms: int = wire.int32("1+")
+    supported_features: list[SupportedFeatureKey] = wire.array(SupportedFeatureKey, "3+", tag=0)
+    finalized_features_epoch: int = wire.int64("3+", tag=1, default=-1)
     """The version of the set of features, which rises with each change; -1 when unknown."""
-    finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, "3+", tag=2)
-    zk_migration_ready: bool = boolean("3+", tag=3)
+    finalized_features: list[FinalizedFeatureKey] = wire.array(FinalizedFeatureKey, "3+", tag=2)
+    zk_migration_ready: bool = wire.boolean("3+", tag=3)
 
 
-class SaslHandshakeRequest(Message, versions="0-1"):
+class SaslHandshakeRequest(wire.Message, versions="0-1"):
     """Names a mechanism.
 
     Versions: after 1 the tokens are in SaslAuthenticate requests (KIP-152), after 0 in none.
     """
 
-    mechanism: str = string()
+    mechanism: str = wire.string()
 
 
-class SaslHandshakeResponse(Message, versions="0-1"):
+class SaslHandshakeResponse(wire.Message, versions="0-1"):
     """The result, and the mechanisms that the broker has."""
 
-    error_code: int = int16()
-    mechanisms: list[str] = array(string)
+    error_code: int = wire.int16()
+    mechanisms: list[str] = wire.array(wire.string)
 
 
-class SaslAuthenticateRequest(Message, versions="0-2", flexible="2+"):
+class SaslAuthenticateRequest(wire.Message, versions="0-2", flexible="2+"):
     """A token of the client. Versions: 1 has the session's lifetime, 2 is flexible."""
 
-    auth_bytes: Buffer = binary()
+    auth_bytes: wire.Buffer = wire.binary()
 
 
-class SaslAuthenticateResponse(Message, versions="0-2", flexible="2+"):
+class SaslAuthenticateResponse(wire.Message, versions="0-2", flexible="2+"):
     """A token of the broker, or the reason why the authentication failed."""
 
-    error_code: int = int16()
-    error_message: str | None = error_text()
-    auth_bytes: Buffer = binary()
-    session_lifetime_ms: int = int64("1+")
+    error_code: int = wire.int16()
+    error_message: str | None = wire.error_text()
+    auth_bytes: wire.Buffer = wire.binary()
+    session_lifetime_ms: int = wire.int64("1+")
     """After which the client must authenticate again (KIP-368); 0 for no limit."""
 
 

@@ -12,58 +12,58 @@ from __future__ import annotations
 import struct
 from typing import TypeVar
 
+from lakelog.wire import schema as wire
 from lakelog.wire.codec import decode_prefix, encode
 from lakelog.wire.primitives import WireError
-from lakelog.wire.schema import Buffer, Message, Struct, array, binary, int32, string
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=wire.Message)
 
 _VERSION = struct.Struct(">h")
 
 
-class TopicPartition(Struct):
+class TopicPartition(wire.Struct):
     """Partitions of one topic."""
 
-    topic: str = string()
-    partitions: list[int] = array(int32)
+    topic: str = wire.string()
+    partitions: list[int] = wire.array(wire.int32)
 
 
-class ConsumerProtocolSubscription(Message, versions="0-3"):
+class ConsumerProtocolSubscription(wire.Message, versions="0-3"):
     """The topics that a member subscribes to.
 
     Versions: 1 adds the partitions that it still owns, for cooperative rebalancing (KIP-429), 2 the
     generation of this ownership (KIP-792), 3 its rack (KIP-881).
     """
 
-    topics: list[str] = array(string)
-    user_data: Buffer | None = binary(nullable="0+", default=None)
+    topics: list[str] = wire.array(wire.string)
+    user_data: wire.Buffer | None = wire.binary(nullable="0+", default=None)
     """Data of the assignor, in its own format."""
-    owned_partitions: list[TopicPartition] = array(TopicPartition, "1+")
-    generation_id: int = int32("2+", default=-1)
-    rack_id: str | None = string("3+", nullable="0+", default=None)
+    owned_partitions: list[TopicPartition] = wire.array(TopicPartition, "1+")
+    generation_id: int = wire.int32("2+", default=-1)
+    rack_id: str | None = wire.string("3+", nullable="0+", default=None)
 
 
-class ConsumerProtocolAssignment(Message, versions="0-3"):
+class ConsumerProtocolAssignment(wire.Message, versions="0-3"):
     """The partitions assigned to a member; all versions are equal."""
 
-    assigned_partitions: list[TopicPartition] = array(TopicPartition)
-    user_data: Buffer | None = binary(nullable="0+", default=None)
+    assigned_partitions: list[TopicPartition] = wire.array(TopicPartition)
+    user_data: wire.Buffer | None = wire.binary(nullable="0+", default=None)
     """Data of the assignor, in its own format."""
 
 
-def encode_versioned(message: Message, version: int) -> bytes:
+def encode_versioned(message: wire.Message, version: int) -> bytes:
     """Return a blob. Raises `WireError` for values that the version cannot carry."""
     return _VERSION.pack(version) + encode(message, version)
 
 
-def decode_versioned(kind: type[M], buffer: Buffer) -> M:
+def decode_versioned(kind: type[M], buffer: wire.Buffer) -> M:
     """Return the content of a blob. Raises `WireError` for malformed bytes."""
     version = min(version_of(buffer), kind.__versions__.highest)
     message, _ = decode_prefix(kind, buffer, version, _VERSION.size)
     return message
 
 
-def version_of(buffer: Buffer) -> int:
+def version_of(buffer: wire.Buffer) -> int:
     """Return the version of a blob. Raises `WireError` if it is too short."""
     if len(buffer) < _VERSION.size:
         raise WireError("a consumer protocol blob without a version")

@@ -4,39 +4,28 @@ from __future__ import annotations
 
 from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.protocol.commit_sets import ChildState, CommitSet, RefusedCommitSet, SinkState
-from lakelog.wire.schema import (
-    Message,
-    Struct,
-    array,
-    boolean,
-    int8,
-    int16,
-    int32,
-    int64,
-    string,
-    struct,
-)
+from lakelog.wire import schema as wire
 
 
-class AddPartitionsToTxnTopic(Struct):
+class AddPartitionsToTxnTopic(wire.Struct):
     """Partitions of one topic."""
 
-    name: str = string()
-    partitions: list[int] = array(int32)
+    name: str = wire.string()
+    partitions: list[int] = wire.array(wire.int32)
 
 
-class AddPartitionsToTxnTransaction(Struct):
+class AddPartitionsToTxnTransaction(wire.Struct):
     """One transaction in a request of a broker."""
 
-    transactional_id: str = string("4+")
-    producer_id: int = int64("4+")
-    producer_epoch: int = int16("4+")
-    verify_only: bool = boolean("4+")
+    transactional_id: str = wire.string("4+")
+    producer_id: int = wire.int64("4+")
+    producer_epoch: int = wire.int16("4+")
+    verify_only: bool = wire.boolean("4+")
     """Whether to verify only that the partitions belong to the transaction, without adding them."""
-    topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, "4+")
+    topics: list[AddPartitionsToTxnTopic] = wire.array(AddPartitionsToTxnTopic, "4+")
 
 
-class AddPartitionsToTxnRequest(Message, versions="0-5", flexible="3+"):
+class AddPartitionsToTxnRequest(wire.Message, versions="0-5", flexible="3+"):
     """Adds partitions to the ongoing transaction of a producer, or begins one.
 
     Versions: up to 3 a client adds to its own transaction; 2 adds PRODUCER_FENCED, 3 is flexible.
@@ -44,237 +33,245 @@ class AddPartitionsToTxnRequest(Message, versions="0-5", flexible="3+"):
     TRANSACTION_ABORTABLE.
     """
 
-    transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
-    v3_and_below_transactional_id: str = string("0-3")
-    v3_and_below_producer_id: int = int64("0-3")
-    v3_and_below_producer_epoch: int = int16("0-3")
-    v3_and_below_topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, "0-3")
+    transactions: list[AddPartitionsToTxnTransaction] = wire.array(
+        AddPartitionsToTxnTransaction, "4+"
+    )
+    v3_and_below_transactional_id: str = wire.string("0-3")
+    v3_and_below_producer_id: int = wire.int64("0-3")
+    v3_and_below_producer_epoch: int = wire.int16("0-3")
+    v3_and_below_topics: list[AddPartitionsToTxnTopic] = wire.array(AddPartitionsToTxnTopic, "0-3")
 
 
-class AddPartitionsToTxnPartitionResult(Struct):
+class AddPartitionsToTxnPartitionResult(wire.Struct):
     """The result for one partition."""
 
-    partition_index: int = int32()
-    partition_error_code: int = int16()
+    partition_index: int = wire.int32()
+    partition_error_code: int = wire.int16()
 
 
-class AddPartitionsToTxnTopicResult(Struct):
+class AddPartitionsToTxnTopicResult(wire.Struct):
     """Results for the partitions of one topic."""
 
-    name: str = string()
-    results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(
+    name: str = wire.string()
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = wire.array(
         AddPartitionsToTxnPartitionResult
     )
 
 
-class AddPartitionsToTxnResult(Struct):
+class AddPartitionsToTxnResult(wire.Struct):
     """Results for the partitions of one transaction."""
 
-    transactional_id: str = string("4+")
-    topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "4+")
+    transactional_id: str = wire.string("4+")
+    topic_results: list[AddPartitionsToTxnTopicResult] = wire.array(
+        AddPartitionsToTxnTopicResult, "4+"
+    )
 
 
-class AddPartitionsToTxnResponse(Message, versions="0-5", flexible="3+"):
+class AddPartitionsToTxnResponse(wire.Message, versions="0-5", flexible="3+"):
     """An error code per partition."""
 
-    throttle_time_ms: int = int32()
-    error_code: int = int16("4+")
-    results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+")
-    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(
+    throttle_time_ms: int = wire.int32()
+    error_code: int = wire.int16("4+")
+    results_by_transaction: list[AddPartitionsToTxnResult] = wire.array(
+        AddPartitionsToTxnResult, "4+"
+    )
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = wire.array(
         AddPartitionsToTxnTopicResult, "0-3"
     )
 
 
-class AddOffsetsToTxnRequest(Message, versions="0-4", flexible="3+"):
+class AddOffsetsToTxnRequest(wire.Message, versions="0-4", flexible="3+"):
     """Adds the partition of `__consumer_offsets` that belongs to a group.
 
     Versions: 2 adds PRODUCER_FENCED, 3 is flexible, 4 adds TRANSACTION_ABORTABLE. A producer with
     transaction version 2 does not send this request (KIP-890).
     """
 
-    transactional_id: str = string()
-    producer_id: int = int64()
-    producer_epoch: int = int16()
-    group_id: str = string()
+    transactional_id: str = wire.string()
+    producer_id: int = wire.int64()
+    producer_epoch: int = wire.int16()
+    group_id: str = wire.string()
 
 
-class AddOffsetsToTxnResponse(Message, versions="0-4", flexible="3+"):
+class AddOffsetsToTxnResponse(wire.Message, versions="0-4", flexible="3+"):
     """The result."""
 
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
+    throttle_time_ms: int = wire.int32()
+    error_code: int = wire.int16()
 
 
-class EndTxnRequest(Message, versions="0-5", flexible="3+"):
+class EndTxnRequest(wire.Message, versions="0-5", flexible="3+"):
     """Ends the ongoing transaction of a producer.
 
     Versions: 2 adds PRODUCER_FENCED, 3 is flexible, 4 adds TRANSACTION_ABORTABLE, 5 raises the
     epoch with every transaction (KIP-890).
     """
 
-    transactional_id: str = string()
-    producer_id: int = int64()
-    producer_epoch: int = int16()
-    committed: bool = boolean()
+    transactional_id: str = wire.string()
+    producer_id: int = wire.int64()
+    producer_epoch: int = wire.int16()
+    committed: bool = wire.boolean()
     """Whether to commit; otherwise abort."""
-    commit_set: CommitSet | None = struct(
+    commit_set: CommitSet | None = wire.struct(
         CommitSet, "3+", nullable="3+", tag=OWN_TAGS, default=None
     )
     """The transactional id is a sink, of which this batch ends."""
-    removes_sink: bool = boolean("3+", tag=OWN_TAGS + 1)
+    removes_sink: bool = wire.boolean("3+", tag=OWN_TAGS + 1)
     """Abort all children of the sink, and forget it; an administrator's request."""
 
 
-class EndTxnResponse(Message, versions="0-5", flexible="3+"):
+class EndTxnResponse(wire.Message, versions="0-5", flexible="3+"):
     """The result, and from version 5 on the producer id and epoch of the next transaction."""
 
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    producer_id: int = int64("5+", default=-1)
-    producer_epoch: int = int16("5+", default=-1)
-    sink: SinkState | None = struct(SinkState, "3+", nullable="3+", tag=OWN_TAGS, default=None)
+    throttle_time_ms: int = wire.int32()
+    error_code: int = wire.int16()
+    producer_id: int = wire.int64("5+", default=-1)
+    producer_epoch: int = wire.int16("5+", default=-1)
+    sink: SinkState | None = wire.struct(SinkState, "3+", nullable="3+", tag=OWN_TAGS, default=None)
     """The sink after the request."""
-    refused: RefusedCommitSet | None = struct(
+    refused: RefusedCommitSet | None = wire.struct(
         RefusedCommitSet, "3+", nullable="3+", tag=OWN_TAGS + 1, default=None
     )
 
 
-class WritableTxnMarkerTopic(Struct):
+class WritableTxnMarkerTopic(wire.Struct):
     """Partitions of one topic."""
 
-    name: str = string()
-    partition_indexes: list[int] = array(int32)
+    name: str = wire.string()
+    partition_indexes: list[int] = wire.array(wire.int32)
 
 
-class WritableTxnMarker(Struct):
+class WritableTxnMarker(wire.Struct):
     """The end of one producer's transaction."""
 
-    producer_id: int = int64()
-    producer_epoch: int = int16()
-    transaction_result: bool = boolean()
+    producer_id: int = wire.int64()
+    producer_epoch: int = wire.int16()
+    transaction_result: bool = wire.boolean()
     """Whether the transaction is committed; otherwise aborted."""
-    topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
-    coordinator_epoch: int = int32()
+    topics: list[WritableTxnMarkerTopic] = wire.array(WritableTxnMarkerTopic)
+    coordinator_epoch: int = wire.int32()
     """The leader epoch of the coordinator's partition of `__transaction_state`."""
-    transaction_version: int = int8("2+", default=0)
+    transaction_version: int = wire.int8("2+", default=0)
     """2 if the coordinator raises the producer's epoch before each marker (KIP-890)."""
-    decision: int = int64(tag=OWN_TAGS, default=-1)
+    decision: int = wire.int64(tag=OWN_TAGS, default=-1)
     """Number of the coordinator's decision, which rises within its epoch; -1 for none."""
 
 
-class WriteTxnMarkersRequest(Message, versions="1-2", flexible="1+"):
+class WriteTxnMarkersRequest(wire.Message, versions="1-2", flexible="1+"):
     """Writes markers, for transaction coordinators, and for administrators to end a hanging
     transaction.
 
     Versions: 2 adds the transaction version (KIP-1228).
     """
 
-    markers: list[WritableTxnMarker] = array(WritableTxnMarker)
+    markers: list[WritableTxnMarker] = wire.array(WritableTxnMarker)
 
 
-class WritableTxnMarkerPartitionResult(Struct):
+class WritableTxnMarkerPartitionResult(wire.Struct):
     """The result of writing the marker to one partition."""
 
-    partition_index: int = int32()
-    error_code: int = int16()
+    partition_index: int = wire.int32()
+    error_code: int = wire.int16()
 
 
-class WritableTxnMarkerTopicResult(Struct):
+class WritableTxnMarkerTopicResult(wire.Struct):
     """Results for the partitions of one topic."""
 
-    name: str = string()
-    partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
+    name: str = wire.string()
+    partitions: list[WritableTxnMarkerPartitionResult] = wire.array(
+        WritableTxnMarkerPartitionResult
+    )
 
 
-class WritableTxnMarkerResult(Struct):
+class WritableTxnMarkerResult(wire.Struct):
     """Results for the partitions of one producer."""
 
-    producer_id: int = int64()
-    topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
+    producer_id: int = wire.int64()
+    topics: list[WritableTxnMarkerTopicResult] = wire.array(WritableTxnMarkerTopicResult)
 
 
-class WriteTxnMarkersResponse(Message, versions="1-2", flexible="1+"):
+class WriteTxnMarkersResponse(wire.Message, versions="1-2", flexible="1+"):
     """The result for each marker."""
 
-    markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)
+    markers: list[WritableTxnMarkerResult] = wire.array(WritableTxnMarkerResult)
 
 
-class DescribeTransactionsRequest(Message, versions="0", flexible="0+"):
+class DescribeTransactionsRequest(wire.Message, versions="0", flexible="0+"):
     """Requests transactional ids from their coordinator (KIP-664)."""
 
-    transactional_ids: list[str] = array(string)
+    transactional_ids: list[str] = wire.array(wire.string)
 
 
-class TopicData(Struct):
+class TopicData(wire.Struct):
     """Partitions of one topic."""
 
-    topic: str = string()
-    partitions: list[int] = array(int32)
+    topic: str = wire.string()
+    partitions: list[int] = wire.array(wire.int32)
 
 
-class DescribedTransaction(Struct):
+class DescribedTransaction(wire.Struct):
     """The state of one transactional id."""
 
-    error_code: int = int16()
-    transactional_id: str = string()
-    transaction_state: str = string()
-    transaction_timeout_ms: int = int32()
-    transaction_start_time_ms: int = int64()
+    error_code: int = wire.int16()
+    transactional_id: str = wire.string()
+    transaction_state: str = wire.string()
+    transaction_timeout_ms: int = wire.int32()
+    transaction_start_time_ms: int = wire.int64()
     """The start of the transaction in ms since the Unix epoch; -1 before the first transaction."""
-    producer_id: int = int64()
-    producer_epoch: int = int16()
-    topics: list[TopicData] = array(TopicData)
+    producer_id: int = wire.int64()
+    producer_epoch: int = wire.int16()
+    topics: list[TopicData] = wire.array(TopicData)
     """Partitions in the transaction; while it ends, only the partitions without a marker."""
-    sink: SinkState | None = struct(SinkState, nullable="0+", tag=OWN_TAGS, default=None)
+    sink: SinkState | None = wire.struct(SinkState, nullable="0+", tag=OWN_TAGS, default=None)
     """The control record, if the transactional id is a sink."""
-    children: list[ChildState] = array(ChildState, tag=OWN_TAGS + 1)
+    children: list[ChildState] = wire.array(ChildState, tag=OWN_TAGS + 1)
     """The children of the sink whose transactions have not ended."""
 
 
-class DescribeTransactionsResponse(Message, versions="0", flexible="0+"):
+class DescribeTransactionsResponse(wire.Message, versions="0", flexible="0+"):
     """One state for each requested id."""
 
-    throttle_time_ms: int = int32()
-    transaction_states: list[DescribedTransaction] = array(DescribedTransaction)
+    throttle_time_ms: int = wire.int32()
+    transaction_states: list[DescribedTransaction] = wire.array(DescribedTransaction)
 
 
 NOT_A_SINK = -2
 """The next batch of an ordinary transactional id."""
 
 
-class ListTransactionsRequest(Message, versions="0-2", flexible="0+"):
+class ListTransactionsRequest(wire.Message, versions="0-2", flexible="0+"):
     """Requests all transactional ids, or matching ones (all filters together) (KIP-664).
 
     Versions: 1 filters by duration (KIP-994), 2 by a pattern of the id (KIP-1152).
     """
 
-    state_filters: list[str] = array(string)
-    producer_id_filters: list[int] = array(int64)
-    duration_filter: int = int64("1+", default=-1)
+    state_filters: list[str] = wire.array(wire.string)
+    producer_id_filters: list[int] = wire.array(wire.int64)
+    duration_filter: int = wire.int64("1+", default=-1)
     """The minimum duration of the transaction in ms; negative matches all."""
-    transactional_id_pattern: str | None = string("2+", nullable="2+", default=None)
+    transactional_id_pattern: str | None = wire.string("2+", nullable="2+", default=None)
     """A regular expression for the whole id; null and empty match all."""
 
 
-class ListedTransaction(Struct):
+class ListedTransaction(wire.Struct):
     """One transactional id."""
 
-    transactional_id: str = string()
-    producer_id: int = int64()
-    transaction_state: str = string()
-    next_batch: int = int64(tag=OWN_TAGS, default=NOT_A_SINK)
+    transactional_id: str = wire.string()
+    producer_id: int = wire.int64()
+    transaction_state: str = wire.string()
+    next_batch: int = wire.int64(tag=OWN_TAGS, default=NOT_A_SINK)
     """The next batch if the id is a sink, -1 before its first commit."""
-    open_children: int = int32(tag=OWN_TAGS + 1)
+    open_children: int = wire.int32(tag=OWN_TAGS + 1)
     """The children of the sink whose transactions have not ended."""
 
 
-class ListTransactionsResponse(Message, versions="0-2", flexible="0+"):
+class ListTransactionsResponse(wire.Message, versions="0-2", flexible="0+"):
     """The matching transactional ids, and the unknown states among the filters."""
 
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    unknown_state_filters: list[str] = array(string)
-    transaction_states: list[ListedTransaction] = array(ListedTransaction)
+    throttle_time_ms: int = wire.int32()
+    error_code: int = wire.int16()
+    unknown_state_filters: list[str] = wire.array(wire.string)
+    transaction_states: list[ListedTransaction] = wire.array(ListedTransaction)
 
 
 APIS = (

@@ -95,7 +95,7 @@ class Server:
             retain_soon=lambda: self._maintenance.retain_soon(),
             over=self._on_shortage_over,
         )
-        environment.metadata.watch_device(folder.directory.distrust_page_cache)
+        environment.metadata.watch_device(folder.directory.ownership.page_cache.on_failure)
         self._control = control = ControlPlane(options, environment, folder.shortages)
         self._replicas = ReplicaManager(
             options,
@@ -263,7 +263,7 @@ class Server:
         folder, membership = self._folder, self._control.membership
         return FolderWatch(
             folder.shortages,
-            lambda: folder.directory.has_failed,
+            lambda: folder.directory.ownership.page_cache.has_failed,
             lambda is_read_only: membership.note_folder(is_read_only=is_read_only),
             self._environment.clock,
             self._environment.tasks,
@@ -318,9 +318,9 @@ class Server:
                 await control.forget_epochs()
             if self._options.is_clustered and self._replicas.logs.lost:
                 await control.membership.report_loss(
-                    folder.directory.meta.directory_id, self._replicas.logs.lost
+                    folder.directory.ownership.meta.directory_id, self._replicas.logs.lost
                 )
-            folder.directory.trust_page_cache()
+            folder.directory.ownership.trust_page_cache()
             await control.metadata.subscribe_since(image, self)
             if self._options.is_clustered:
                 control.controller.start()
@@ -341,7 +341,9 @@ class Server:
         folder, control = self._folder, self._control
         if not self._options.is_clustered:
             await control.metadata.open(create=not folder.has_logs())
-        self.broker.cluster_id = await control.choose_cluster_id(folder.directory.cluster_id)
+        self.broker.cluster_id = await control.choose_cluster_id(
+            folder.directory.ownership.meta.cluster_id
+        )
         kept = KeptTopics()
         if self._options.is_clustered:
             kept = await self._replicas.durable.begin(
@@ -350,11 +352,11 @@ class Server:
         await control.register(
             self._listeners.endpoints(),
             self._listeners.advertised(),
-            directory_id=folder.directory.meta.directory_id,
-            previous_epoch=folder.directory.broker_epoch,
+            directory_id=folder.directory.ownership.meta.directory_id,
+            previous_epoch=folder.directory.ownership.broker_epoch,
             kept=kept,
         )
-        folder.directory.note_registered(control.membership.epoch)
+        folder.directory.ownership.broker_epoch = control.membership.epoch
         self._settings.start(control.image)
 
     def watch_failure(self, callback: Callable[[], object]) -> None:

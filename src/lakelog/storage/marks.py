@@ -153,7 +153,10 @@ class PageCacheMark:
         remove_durably(self._disk, self.path)
 
     def on_failure(self) -> None:
-        """Remove the file until the next start: cached pages may never reach the device."""
+        """Remove the file until the next start: cached pages may never reach the device.
+
+        `Disk` calls it for failures that it sees; others call it themselves, also in a thread.
+        """
         if self.has_failed:
             return
         self.has_failed = True

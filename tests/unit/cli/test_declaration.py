@@ -1,28 +1,35 @@
 from __future__ import annotations
 
-import inspect
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import pytest
 
-from lakelog.cli.declaration import Command, Noun, argument, flag
+from lakelog.cli.declaration import Argument, Command, Noun
 from lakelog.cli.failures import CliError
 from lakelog.cli.main import COMMANDS, run
-from lakelog.cli.options import CommandSession, Output
+from lakelog.cli.options import Output
 from unit.cli.command_model import commands
 
 demo = Noun("demo")
 
 
 @demo.command(
-    argument("names", metavar="NAME", nargs="+", help="Names, 100%% of them."),
-    argument("-n", "--count", type=int, help="How many."),
-    argument("-s", "--set", dest="settings", action="append", help="KEY=VALUE."),
-    argument("--form", choices=("a", "b"), help="Which form."),
-    flag("--all", help="Everything."),
-    output=Output,
+    names=Argument("Names, 100%% of them.", metavar="NAME"),
+    count=Argument("How many.", "-n"),
+    settings=Argument("KEY=VALUE.", "-s", "--set"),
+    form="Which form.",
+    all="Everything.",
 )
-def show(names: list[str], **values: Any) -> None:
+def show(
+    names: Sequence[str],
+    *,
+    count: int | None = None,
+    settings: list[str] | None = None,
+    form: Literal["a", "b"] = "a",
+    all: bool = False,
+    output: Output,
+) -> None:
     """Show it.
 
     A second paragraph.
@@ -98,6 +105,30 @@ def test_an_argument_too_many_is_rejected() -> None:
         command.parse(["a", "--", "b"])
 
 
+other = Noun("other")
+
+
+@other.command("both", at="Where.", last="Which.", wait_s="How long.", levels="Which levels.")
+def other_words(
+    at: int,
+    last: str = "end",
+    *,
+    wait_s: float,
+    levels: list[int] | None = None,
+) -> None:
+    """Show the rest."""
+
+
+def test_a_parameter_without_a_default_is_required() -> None:
+    both = other.commands["both"]
+    assert both.parse(["3", "--wait-s", "2"]) == {"at": 3, "wait_s": 2.0}
+    given = {"at": 3, "last": "a", "wait_s": 2.0, "levels": [1, 2]}
+    assert both.parse(["3", "a", "--wait-s", "2", "--levels", "1", "--levels", "2"]) == given
+    for line, word in (("3", "--wait-s"), ("--wait-s 2", "AT")):
+        with pytest.raises(CliError, match=f"required: {word}"):
+            both.parse(line.split())
+
+
 def test_the_page_of_a_command() -> None:
     assert (
         SHOW.page()
@@ -148,44 +179,3 @@ def test_each_page_fits_80_columns(words: str, capsys: pytest.CaptureFixture[str
         page = capsys.readouterr().out
         assert page.startswith(f"Usage: lakelog {words}")
         assert max(map(len, page.splitlines())) <= 80
-
-
-@pytest.mark.parametrize("words", commands())
-def test_a_declaration_has_the_parameters_of_its_function(words: str) -> None:
-    command = commands()[words]
-    grouped = {name for each in command.groups.values() for name in each.__dataclass_fields__}
-    declared = {each.dest: each for each in command.arguments() if each.dest not in grouped}
-    declared.pop("help")
-    parameters = inspect.signature(command.function).parameters
-    assert declared.keys() | command.groups.keys() == parameters.keys()
-    hints = get_type_hints(command.function, _names(command))
-    for name, each in declared.items():
-        is_needed = parameters[name].default is inspect.Parameter.empty
-        assert (each.required and each.nargs != "*") == is_needed, name
-        assert (each.nargs == 0) == (hints[name] is bool), name
-        kinds = _kinds(hints[name])
-        assert set(each.choices or ()) == {value for kind in kinds for value in _values(kind)}
-        assert (each.type is int) <= (int in kinds), name
-
-
-def _names(command: Command) -> dict[str, Any]:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    return {
-        **command.function.__globals__,
-        "Sequence": Sequence,
-        "Path": Path,
-        "Session": CommandSession,
-    }
-
-
-def _kinds(hint: Any) -> list[Any]:
-    """The types of a hint; of a sequence or an optional value its parts."""
-    if get_origin(hint) in (None, Literal):
-        return [hint]
-    return [kind for part in get_args(hint) for kind in _kinds(part)]
-
-
-def _values(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) is Literal else ()

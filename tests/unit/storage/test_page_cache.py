@@ -25,7 +25,7 @@ def store() -> Store:
     """With one batch that is not synced, of a process that has started without a loss."""
     store = memory_store()
     append(store.create(), make_batch(2))
-    store.directory.trust_page_cache()
+    store.directory.ownership.trust_page_cache()
     return store
 
 
@@ -39,7 +39,7 @@ def test_a_killed_process_has_lost_nothing_and_the_power_may_take_all(store: Sto
     disk = store.memory_disk
     assert not has_lost_after(store, disk.kill)
     assert store.log.log_end_offset == 2
-    store.directory.trust_page_cache()
+    store.directory.ownership.trust_page_cache()
     assert has_lost_after(store, disk.crash)
 
 
@@ -89,7 +89,7 @@ def test_nor_in_a_folder_that_was_put_back_as_at_any_step_of_its_first_start() -
             names = [name for name in older.list(DATA) if name not in ITS_OWN]
             store = memory_store()
             append(store.create(), make_batch(2))
-            store.directory.trust_page_cache()
+            store.directory.ownership.trust_page_cache()
             put_back(store, {name: older.read(DATA / name) for name in names})
             store.start()
             assert store.directory.has_lost, names
@@ -118,7 +118,7 @@ def test_nor_if_the_kernel_does_not_name_it(
     monkeypatch.setattr(MemoryDisk, "page_cache_id", refuse)
     assert has_lost_after(store, store.memory_disk.kill)
     assert "counts as a power failure" in caplog.text
-    store.directory.trust_page_cache()
+    store.directory.ownership.trust_page_cache()
     assert "cannot be written" in caplog.text
     assert not store.disk.exists(PATH)
 
@@ -129,7 +129,7 @@ def test_a_start_that_is_killed_before_it_has_noted_its_losses_is_not_believed(
     """It may have cut a log, which the next start finds whole."""
     assert not has_lost_after(store, store.memory_disk.kill)
     assert has_lost_after(store, store.memory_disk.kill)
-    store.directory.trust_page_cache()
+    store.directory.ownership.trust_page_cache()
     assert not has_lost_after(store, store.memory_disk.kill)
 
 
@@ -149,7 +149,7 @@ def test_after_a_failure_of_the_device_it_is_not_believed(store: Store, operatio
     with pytest.raises(OSError, match="Input/output"):
         calls.get(operation, file.sync)()
     assert not disk.copy_after_crash().exists(PATH), "before the failure is reported"
-    store.directory.trust_page_cache()
+    store.directory.ownership.trust_page_cache()
     assert not disk.exists(PATH), "until a start has recovered the logs"
     assert has_lost_after(store, disk.kill)
 
@@ -178,7 +178,7 @@ def test_what_failed_without_touching_a_page_changes_nothing(
 
 
 def test_a_failure_that_another_process_met_counts_too(store: Store) -> None:
-    store.directory.distrust_page_cache()
+    store.directory.ownership.page_cache.on_failure()
     assert has_lost_after(store, store.memory_disk.kill)
 
 
@@ -220,7 +220,7 @@ def test_so_is_a_log_that_is_offline() -> None:
         append(store.create() if not store.directory.logs else store.log, make_batch(2))
     store.log.flush()
     store.directory.write_checkpoints()
-    store.directory.trust_page_cache()
+    store.directory.ownership.trust_page_cache()
     disk = store.memory_disk
     disk.remove(store.log.segments[-1].path(LOG))
     assert has_lost_after(store, disk.kill)
@@ -228,19 +228,19 @@ def test_so_is_a_log_that_is_offline() -> None:
 
 
 def test_it_has_the_broker_epoch_of_its_process(store: Store) -> None:
-    store.directory.note_registered(7)
-    store.directory.trust_page_cache()
+    store.directory.ownership.broker_epoch = 7
+    store.directory.ownership.trust_page_cache()
     store.memory_disk.kill()
     store.start()
-    assert store.directory.broker_epoch == 7
-    store.directory.trust_page_cache()
+    assert store.directory.ownership.broker_epoch == 7
+    store.directory.ownership.trust_page_cache()
     store.memory_disk.crash()
     store.start()
-    assert store.directory.broker_epoch == -1, "records may be lost"
+    assert store.directory.ownership.broker_epoch == -1, "records may be lost"
 
 
 def test_a_mark_of_an_older_version_has_no_broker_epoch(store: Store) -> None:
     name, end, _ = store.disk.read(PATH).partition(b"\n")
     store.disk.write_atomic(PATH, name + end)
     assert not has_lost_after(store, store.memory_disk.kill)
-    assert store.directory.broker_epoch == -1
+    assert store.directory.ownership.broker_epoch == -1

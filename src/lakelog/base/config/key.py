@@ -131,29 +131,6 @@ class ConfigKey(NamedTuple):
         return ConfigError(self.name, "[hidden]" if self.sensitive else shown, reason)
 
 
-def fixed_key(
-    name: str, kind: ConfigType, default: object, doc: str, bound: Validator | None = None
-) -> ConfigKey:
-    """Return a key that is read once, at the start of the broker."""
-    return ConfigKey(name, kind, _text(default), doc, bound)
-
-
-def dynamic_key(
-    name: str, kind: ConfigType, default: object, doc: str, bound: Validator | None = None
-) -> ConfigKey:
-    """Return a key that can change while brokers run, for one or for all of them."""
-    return ConfigKey(name, kind, _text(default), doc, bound, UpdateMode.CLUSTER_WIDE)
-
-
-def rejected_key(name: str, kind: ConfigType, default: str | None, reason: str) -> ConfigKey:
-    """Return a key of which lakelog accepts only the default."""
-    return ConfigKey(name, kind, default, "", effect=Effect.REFUSED, reason=reason)
-
-
-def _text(default: object) -> str | None:
-    return None if default is None else str(default)
-
-
 def key_table(*groups: tuple[ConfigKey, ...]) -> Mapping[str, ConfigKey]:
     """Return the keys by name; two keys of one name are a programmer's error."""
     keys = [key for group in groups for key in group]

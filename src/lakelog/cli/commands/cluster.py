@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.catalog import ExitCode
-from lakelog.cli.declaration import Noun, argument, flag
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError
 from lakelog.cli.interaction import confirm
 from lakelog.cli.options import CommandSession, Consent, Output, open_admin
@@ -95,7 +95,7 @@ _STORE_KEY = "lakelog.metadata.store"
 _MIN_ISR = "min.insync.replicas"
 
 
-@app.command(session=CommandSession, output=Output)
+@app.command()
 def info(*, session: CommandSession, output: Output) -> None:
     """Show the cluster: id, controller, metadata store, numbers, features."""
     with open_admin(session) as admin:
@@ -104,7 +104,7 @@ def info(*, session: CommandSession, output: Output) -> None:
     show(document, output.format)
 
 
-@app.command(session=CommandSession, output=Output)
+@app.command()
 def brokers(*, session: CommandSession, output: Output) -> None:
     """List the brokers, with the numbers of partitions that they lead and hold.
 
@@ -117,7 +117,7 @@ def brokers(*, session: CommandSession, output: Output) -> None:
     show(listing, output.format)
 
 
-@app.command(session=CommandSession, output=Output)
+@app.command()
 def health(*, session: CommandSession, output: Output) -> int:
     """Show partitions and brokers that need attention; exit with 1 if there are any.
 
@@ -133,11 +133,7 @@ def health(*, session: CommandSession, output: Output) -> int:
     return ExitCode.OK if document.data["is_healthy"] else ExitCode.FAILURE
 
 
-@app.command(
-    argument("broker_id", type=int, help="Id of the broker."),
-    session=CommandSession,
-    consent=Consent,
-)
+@app.command(broker_id="Id of the broker.")
 def unregister(broker_id: int, *, session: CommandSession, consent: Consent) -> None:
     """Remove the registration of a stopped broker that will not return.
 
@@ -155,27 +151,15 @@ def unregister(broker_id: int, *, session: CommandSession, consent: Consent) -> 
 
 
 @app.command(
-    argument(
-        "--upgrade",
-        action="append",
-        metavar="FEATURE=LEVEL",
-        help="FEATURE=LEVEL to raise to; FEATURE alone is the highest level that all brokers "
+    "features",
+    upgrade=Argument(
+        "FEATURE=LEVEL to raise to; FEATURE alone is the highest level that all brokers "
         'support, and "all" every feature. May be repeated.',
-    ),
-    argument(
-        "--downgrade",
-        action="append",
         metavar="FEATURE=LEVEL",
-        help="FEATURE=LEVEL to lower to. May be repeated.",
     ),
-    flag("--dry-run", help="Only check whether the brokers would accept the change."),
-    flag(
-        "--unsafe", help="Lower a level even if metadata is lost. Brokers of lakelog refuse this."
-    ),
-    name="features",
-    session=CommandSession,
-    output=Output,
-    consent=Consent,
+    downgrade=Argument("FEATURE=LEVEL to lower to. May be repeated.", metavar="FEATURE=LEVEL"),
+    dry_run="Only check whether the brokers would accept the change.",
+    unsafe="Lower a level even if metadata is lost. Brokers of lakelog refuse this.",
 )
 def feature_command(
     *,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakelog.base.errors import KafkaError
-from lakelog.cli.declaration import Command, Noun, argument, flag
+from lakelog.cli.declaration import Argument, Arguments, Noun
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import CommandSession, Output, open_admin
 from lakelog.cli.render import Document, Listing, note, show, show_all
@@ -40,13 +40,12 @@ class Of:
     all_brokers: bool = False
     group: str | None = None
 
-    @staticmethod
-    def declare(command: Command) -> None:
-        add = command.add_argument
-        add("--topic", help="A topic's settings.")
-        add("--broker", type=int, help="A broker's settings, by its node id.")
-        add("--all-brokers", action="store_true", help="Values that apply to all brokers.")
-        add("--group", help="A group's settings.")
+    arguments: ClassVar[Arguments] = {
+        "topic": "A topic's settings.",
+        "broker": "A broker's settings, by its node id.",
+        "all_brokers": "Values that apply to all brokers.",
+        "group": "A group's settings.",
+    }
 
     def resource(self, admin: Admin) -> tuple[ResourceType, str]:
         """Return type and name of the resource.
@@ -90,17 +89,12 @@ class Of:
 
 
 @app.command(
-    argument("keys", nargs="*", help="Keys to show."),
-    flag("-a", "--all", dest="everything", help="Also show settings at their default."),
-    argument(
-        "--offline",
-        type=Path,
-        help="Data folder of a stopped broker. Shows the values stored there, by default for "
-        "all topics, brokers and groups.",
+    keys="Keys to show.",
+    everything=Argument("Also show settings at their default.", "-a", "--all"),
+    offline=Argument(
+        "Data folder of a stopped broker. Shows the values stored there, by default for "
+        "all topics, brokers and groups."
     ),
-    of=Of,
-    session=CommandSession,
-    output=Output,
 )
 def get(
     keys: Sequence[str] = (),
@@ -122,19 +116,14 @@ def get(
 
 
 @app.command(
-    argument("changes", nargs="*", help="KEY=VALUE to set."),
-    argument("--unset", action="append", help="KEY to reset to its default; may be repeated."),
-    flag("--dry-run", help="Check the change on the broker without making it."),
-    argument(
-        "--offline",
-        type=Path,
-        help="Data folder of a stopped broker. Changes the values stored there, for example a "
-        "value that prevents the broker from starting.",
+    "set",
+    changes="KEY=VALUE to set.",
+    unset="KEY to reset to its default; may be repeated.",
+    dry_run="Check the change on the broker without making it.",
+    offline=Argument(
+        "Data folder of a stopped broker. Changes the values stored there, for example a "
+        "value that prevents the broker from starting."
     ),
-    name="set",
-    of=Of,
-    session=CommandSession,
-    output=Output,
 )
 def set_values(
     changes: Sequence[str] = (),
@@ -162,12 +151,7 @@ def set_values(
     note(f"{did} {', '.join(values)} of {whose(kind, name)}", quiet=session.quiet)
 
 
-@app.command(
-    argument("keys", metavar="KEY", nargs="+", help="Keys to explain."),
-    of=Of,
-    session=CommandSession,
-    output=Output,
-)
+@app.command(keys=Argument("Keys to explain.", metavar="KEY"))
 def explain(keys: Sequence[str], *, of: Of, session: CommandSession, output: Output) -> None:
     """Explain where a value comes from: all its sources, in order of precedence."""
     with open_admin(session) as admin:

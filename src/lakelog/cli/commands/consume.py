@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lakelog.cli.declaration import Noun, argument, flag
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError
 from lakelog.cli.interaction import Stop, stopping
 from lakelog.cli.options import CommandSession, open_admin
@@ -40,56 +40,40 @@ _NAMED_MAX = 3
 
 
 @app.command(
-    argument(
-        "topics",
-        metavar="TOPIC",
-        nargs="+",
-        help="Topics to read. A text between slashes, such as '/orders-.*/', is a regular "
+    topics=Argument(
+        "Topics to read. A text between slashes, such as '/orders-.*/', is a regular "
         "expression for whole names of existing topics.",
+        metavar="TOPIC",
     ),
-    argument(
-        "-o",
-        "--offset",
-        help="First offset: start, end, 42, +10 (after the start), -10 (before the end), or "
+    offset=Argument(
+        "First offset: start, end, 42, +10 (after the start), -10 (before the end), or "
         "@TIME as ISO 8601, epoch milliseconds, or -1h. Default end; with --exit-at-end start.",
+        "-o",
     ),
-    flag("--from-beginning", help="Same as --offset start."),
-    argument(
-        *("-n", "--count", "--max-messages"), type=int, help="Stop after this number of records."
-    ),
-    flag("--follow", help="Wait for new records; this is the default."),
-    flag("-e", "--exit-at-end", help="Stop at the current end of the partitions."),
-    argument(
-        "-p",
-        "--partition",
-        action="append",
-        type=int,
-        help="Read only this partition of one topic; may be repeated.",
-    ),
-    argument(
-        "-g",
-        "--group",
-        help="Join this group, share the topics with its members, and commit printed records. "
+    from_beginning="Same as --offset start.",
+    count=Argument("Stop after this number of records.", "-n", "--count", "--max-messages"),
+    follow="Wait for new records; this is the default.",
+    exit_at_end=Argument("Stop at the current end of the partitions.", "-e"),
+    partition=Argument("Read only this partition of one topic; may be repeated.", "-p"),
+    group=Argument(
+        "Join this group, share the topics with its members, and commit printed records. "
         "--offset must then be start or end, and applies to partitions without a committed "
         "offset.",
+        "-g",
     ),
-    argument(
+    isolation=Argument(
+        "read_committed skips records of aborted transactions and stops before the first "
+        "open one; read_uncommitted (default) reads all records.",
         "--isolation-level",
         "--isolation",
-        dest="isolation",
-        choices=("read_uncommitted", "read_committed"),
-        help="read_committed skips records of aborted transactions and stops before the first "
-        "open one; read_uncommitted (default) reads all records.",
     ),
-    argument(
-        "-f",
-        "--format",
-        dest="form",
-        help="jsonl (one object per line), or a format string: %%t topic, %%p partition, %%o "
+    form=Argument(
+        "jsonl (one object per line), or a format string: %%t topic, %%p partition, %%o "
         "offset, %%k key, %%v value, %%h headers, %%T timestamp, %%D as ISO 8601; %%k{hex} and "
         "%%v{base64} encode (default '%%v\\n').",
+        "-f",
+        "--format",
     ),
-    session=CommandSession,
 )
 def consume(
     topics: Sequence[str],

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from lakelog.cli.declaration import Noun, argument, flag
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import Output, Verbosity
 from lakelog.cli.positions import iso_utc
@@ -23,18 +23,15 @@ _HINT = "start the broker with --http HOST:PORT, and pass the same address here 
 
 
 @app.command(
-    flag("--tail", help="Wait for requests and show each; required."),
-    argument("-n", "--limit", type=int, help="Stop after this number of requests."),
-    argument("--api", help="Show only requests of this API: Produce, Fetch, Metadata, ..."),
-    argument("--client", help="Show only requests of clients with this client id."),
-    argument(
-        "--http",
-        metavar="HOST:PORT",
-        help="HOST:PORT of the broker's HTTP endpoint on this host (LAKELOG_HTTP; default "
+    tail="Wait for requests and show each; required.",
+    limit=Argument("Stop after this number of requests.", "-n"),
+    api="Show only requests of this API: Produce, Fetch, Metadata, ...",
+    client="Show only requests of clients with this client id.",
+    http=Argument(
+        "HOST:PORT of the broker's HTTP endpoint on this host (LAKELOG_HTTP; default "
         "127.0.0.1:9404).",
+        metavar="HOST:PORT",
     ),
-    verbosity=Verbosity,
-    output=Output,
 )
 def requests(
     *,

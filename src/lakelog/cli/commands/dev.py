@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakelog import __version__
 from lakelog.cli.broker_start import DEV_OPEN_HINT, PORT_MAX, BrokerArguments, run_broker
-from lakelog.cli.declaration import Noun, argument, flag
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import Verbosity
 from lakelog.cli.render import note
@@ -23,46 +23,32 @@ _DATA, _CLUSTER_DATA = ".lakelog", ".lakelog-cluster"
 
 
 @app.command(
-    argument(
-        "--port",
-        type=int,
-        help="Port on 127.0.0.1 (default 9092); 0 selects a free port. Further brokers have "
-        "the following ports.",
+    port=Argument(
+        "Port on 127.0.0.1 (default 9092); 0 selects a free port. Further brokers have "
+        "the following ports."
     ),
-    argument(
-        "--data",
-        help="Folder for all data (default .lakelog, or .lakelog-cluster with --brokers); it "
-        "is kept when the broker stops.",
+    data=Argument(
+        "Folder for all data (default .lakelog, or .lakelog-cluster with --brokers); it "
+        "is kept when the broker stops."
     ),
-    argument(
-        "--brokers",
-        type=int,
-        help="Number of brokers of a cluster, each in a process of its own (default: one "
+    brokers=Argument(
+        "Number of brokers of a cluster, each in a process of its own (default: one "
         "broker without a cluster). Topics have three replicas, or as many as there are "
-        "brokers.",
+        "brokers."
     ),
-    flag(
-        "--zookeeper",
-        help="Keep the metadata of the cluster in a ZooKeeper ensemble of three servers, which "
-        "is run from PySpark's jars and needs Java (default: in a file).",
+    zookeeper=Argument(
+        "Keep the metadata of the cluster in a ZooKeeper ensemble of three servers, which "
+        "is run from PySpark's jars and needs Java (default: in a file)."
     ),
-    argument(
-        "--partitions", type=int, help="Default number of partitions of a new topic (default 1)."
-    ),
-    argument(
-        "--http",
-        metavar="HOST:PORT",
-        help="HOST:PORT for metrics and health over HTTP, on loopback (default: no HTTP). "
+    partitions="Default number of partitions of a new topic (default 1).",
+    http=Argument(
+        "HOST:PORT for metrics and health over HTTP, on loopback (default: no HTTP). "
         "Further brokers have the following ports.",
+        metavar="HOST:PORT",
     ),
-    argument(
-        "--set",
-        dest="settings",
-        action="append",
-        metavar="KEY=VALUE",
-        help="KEY=VALUE with Kafka's keys; may be repeated.",
+    settings=Argument(
+        "KEY=VALUE with Kafka's keys; may be repeated.", "--set", metavar="KEY=VALUE"
     ),
-    verbosity=Verbosity,
 )
 def dev(
     *,

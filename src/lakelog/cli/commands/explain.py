@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from lakelog.cli.catalog import CATALOG, Entry
-from lakelog.cli.declaration import Noun, argument
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.options import Output, Verbosity
 from lakelog.cli.render import Listing, show
@@ -16,14 +16,9 @@ app = Noun("explain")
 
 
 @app.command(
-    argument(
-        "code",
-        nargs="?",
-        help="The code in brackets after `error`; case does not matter, and the prefix LL is "
-        "optional.",
-    ),
-    verbosity=Verbosity,
-    output=Output,
+    code=Argument(
+        "The code in brackets after `error`; case does not matter, and the prefix LL is optional."
+    )
 )
 def explain(code: str | None = None, *, verbosity: Verbosity, output: Output) -> None:
     """Explain an error code such as LL0102, or list all of them."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.declaration import Noun, argument, flag
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.interaction import confirm_deletion, for_each
 from lakelog.cli.options import CommandSession, Consent, Output, open_admin
@@ -59,7 +59,7 @@ def _offset(text: str) -> int:
     return number
 
 
-@app.command(name="list", session=CommandSession, output=Output)
+@app.command("list")
 def list_groups(*, session: CommandSession, output: Output) -> None:
     """List groups with the number of their members and their lag."""
     with open_admin(session) as admin:
@@ -113,7 +113,7 @@ def _lag(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, 
     return sum(lags) if lags and len(lags) == len(committed) else None
 
 
-@app.command(argument("group", help="Group to describe."), session=CommandSession, output=Output)
+@app.command(group="Group to describe.")
 def describe(group: str, *, session: CommandSession, output: Output) -> None:
     """Describe a group: its members, committed offsets and lag.
 
@@ -135,27 +135,20 @@ def describe(group: str, *, session: CommandSession, output: Output) -> None:
 
 
 @app.command(
-    argument("group", help="Group to reset. It must have no members."),
-    argument(
-        "-t",
-        "--topic",
-        action="append",
-        help="Topic to reset, or NAME:0,2 for some of its partitions; may be repeated "
+    group="Group to reset. It must have no members.",
+    topic=Argument(
+        "Topic to reset, or NAME:0,2 for some of its partitions; may be repeated "
         "(default: all partitions with a committed offset).",
+        "-t",
     ),
-    argument("--to", help="New offset: start, end, 42, +10, -10 or @TIME, as for `consume -o`."),
-    argument("--shift-by", type=int, help="Move the committed offsets by this number."),
-    flag("--to-earliest", help="Same as --to start."),
-    flag("--to-latest", help="Same as --to end."),
-    argument("--to-offset", type=_offset, metavar="N", help="Same as --to N."),
-    argument("--to-datetime", help="Same as --to @TIME."),
-    argument(
-        "--by-duration",
-        help="To the first record of the last 1h30m, 7d or, as in Kafka's tool, PT1H30M or P7D.",
-    ),
-    flag("--execute", help="Apply the change."),
-    session=CommandSession,
-    output=Output,
+    to="New offset: start, end, 42, +10, -10 or @TIME, as for `consume -o`.",
+    shift_by="Move the committed offsets by this number.",
+    to_earliest="Same as --to start.",
+    to_latest="Same as --to end.",
+    to_offset=Argument("Same as --to N.", type=_offset, metavar="N"),
+    to_datetime="Same as --to @TIME.",
+    by_duration="To the first record of the last 1h30m, 7d or, as in Kafka's tool, PT1H30M or P7D.",
+    execute="Apply the change.",
 )
 def reset(
     group: str,
@@ -205,11 +198,7 @@ def reset(
         _say_what_next(description, quiet=session.quiet)
 
 
-@app.command(
-    argument("groups", metavar="GROUP", nargs="+", help="Groups to delete."),
-    session=CommandSession,
-    consent=Consent,
-)
+@app.command(groups=Argument("Groups to delete.", metavar="GROUP"))
 def delete(groups: Sequence[str], *, session: CommandSession, consent: Consent) -> int:
     """Delete groups with their committed offsets. They must have no members."""
     with open_admin(session) as admin:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.cli.broker_start import BrokerArguments, load_config, metadata_place, secured
-from lakelog.cli.declaration import Noun, argument
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import Verbosity
 from lakelog.cli.render import note
@@ -22,18 +22,13 @@ _SESSION_TIMEOUT_S = 4.0
 
 
 @app.command(
-    argument("file", help="The file to create."),
-    argument(
-        "--metadata",
-        required=True,
-        help="The store to read: sqlite:PATH, for a broker alone sqlite:DATA/metadata.db, or "
-        "zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT.",
+    "export",
+    file="The file to create.",
+    metadata=Argument(
+        "The store to read: sqlite:PATH, for a broker alone sqlite:DATA/metadata.db, or "
+        "zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT."
     ),
-    argument(
-        "--properties", help="A broker's server.properties, for a secured ZooKeeper ensemble."
-    ),
-    name="export",
-    verbosity=Verbosity,
+    properties="A broker's server.properties, for a secured ZooKeeper ensemble.",
 )
 def export_file(
     file: str, *, metadata: str, properties: str | None = None, verbosity: Verbosity
@@ -49,17 +44,10 @@ def export_file(
 
 
 @app.command(
-    argument("file", help="A file of export, or the metadata file of a stopped cluster."),
-    argument(
-        "--metadata",
-        required=True,
-        help="The store to create: sqlite:PATH, or zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT.",
-    ),
-    argument(
-        "--properties", help="A broker's server.properties, for a secured ZooKeeper ensemble."
-    ),
-    name="import",
-    verbosity=Verbosity,
+    "import",
+    file="A file of export, or the metadata file of a stopped cluster.",
+    metadata="The store to create: sqlite:PATH, or zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT.",
+    properties="A broker's server.properties, for a secured ZooKeeper ensemble.",
 )
 def import_file(
     file: str, *, metadata: str, properties: str | None = None, verbosity: Verbosity

@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.declaration import Noun, argument, flag
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.delivery import LineParser, Report, read_records, send_all
 from lakelog.cli.failures import CliError, explain_exception, suggestion
 from lakelog.cli.options import CommandSession, Output, split_pair, starting
@@ -104,53 +104,30 @@ _INTERRUPTED_S = 3.0
 
 
 @app.command(
-    argument("topic", help="Topic to write to."),
-    argument("file", nargs="?", help="File to read; standard input by default or as -."),
-    argument("-k", "--key", help="Key of every record."),
-    argument(
-        "-K", "--key-separator", help="Text between key and value; a line without it has no key."
+    topic="Topic to write to.",
+    file="File to read; standard input by default or as -.",
+    key=Argument("Key of every record.", "-k"),
+    key_separator=Argument("Text between key and value; a line without it has no key.", "-K"),
+    key_field=Argument(
+        "Field of each line, a JSON object, that becomes the key; the line itself is the value."
     ),
-    argument(
-        "--key-field",
-        help="Field of each line, a JSON object, that becomes the key; the line itself is the "
-        "value.",
+    header=Argument(
+        "NAME=VALUE to add to every record; may be repeated.", "-H", metavar="NAME=VALUE"
     ),
-    argument(
-        "-H",
-        "--header",
-        action="append",
-        metavar="NAME=VALUE",
-        help="NAME=VALUE to add to every record; may be repeated.",
-    ),
-    argument(
-        "--input-format",
-        choices=("lines", "jsonl"),
-        help="lines (default), or jsonl: an object with key, value, headers and timestamp_ms, "
+    input_format=Argument(
+        "lines (default), or jsonl: an object with key, value, headers and timestamp_ms, "
         "as `consume -f jsonl` prints it. A value of null is a tombstone; an unknown field is "
-        "an error.",
+        "an error."
     ),
-    argument(
-        "-p",
-        "--partition",
-        type=int,
-        help="Partition of every record (default: chosen by the key, as in Java's client).",
+    partition=Argument(
+        "Partition of every record (default: chosen by the key, as in Java's client).", "-p"
     ),
-    flag("--keep-partitions", help="Write each record of jsonl to the partition in its line."),
-    argument(
-        "-z",
-        "--compression",
-        choices=get_args(Compression),
-        help="none (default), gzip, snappy, lz4 or zstd.",
+    keep_partitions="Write each record of jsonl to the partition in its line.",
+    compression=Argument("none (default), gzip, snappy, lz4 or zstd.", "-z"),
+    acks=Argument(
+        "Required acknowledgements: all (in-sync replicas; default), 1 (the leader) or 0 (none)."
     ),
-    argument(
-        "--acks",
-        choices=tuple(_ACKS),
-        help="Required acknowledgements: all (in-sync replicas; default), 1 (the leader) or 0 "
-        "(none).",
-    ),
-    argument("--linger", help="How long a batch waits for further records (default 5ms)."),
-    session=CommandSession,
-    output=Output,
+    linger="How long a batch waits for further records (default 5ms).",
 )
 def produce(
     topic: str,

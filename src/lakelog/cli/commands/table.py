@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakelog.cli.commands import table_upkeep
 from lakelog.cli.commands.table_upkeep import compacted_to_drop
-from lakelog.cli.declaration import Noun, argument, flag
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError
 from lakelog.cli.interaction import confirm, stopping
 from lakelog.cli.options import CommandSession, Consent, Output, open_admin
@@ -39,46 +39,33 @@ _LISTED = ("topic", "table", "latest", "enabled", "warehouse", "archived", "lag"
 
 
 @app.command(
-    argument("topic", nargs="?", help="Topic to archive."),
-    flag(
-        "--enabled",
-        help="Archive all topics with `table.enable=true` until ^C, and compact and clean up "
-        "their tables. One job serves all topics, also topics that are enabled later.",
+    topic="Topic to archive.",
+    enabled=Argument(
+        "Archive all topics with `table.enable=true` until ^C, and compact and clean up "
+        "their tables. One job serves all topics, also topics that are enabled later."
     ),
-    flag("--follow", help="Continue with new records until ^C."),
-    argument("--every", help="Time between commits with --follow or --enabled (default 60s)."),
-    flag(
-        "--skip-lost",
-        help="Continue even if records were lost. Rows of records that the topic lost after "
-        "they were archived are moved out of the table; a tag keeps them.",
+    follow="Continue with new records until ^C.",
+    every="Time between commits with --follow or --enabled (default 60s).",
+    skip_lost=Argument(
+        "Continue even if records were lost. Rows of records that the topic lost after "
+        "they were archived are moved out of the table; a tag keeps them."
     ),
-    flag(
-        "--null-timestamps",
-        help="Archive timestamps outside the years 1 to 9999 as null, with their number in "
-        "`rawTimestamp`.",
+    null_timestamps=Argument(
+        "Archive timestamps outside the years 1 to 9999 as null, with their number in "
+        "`rawTimestamp`."
     ),
-    argument(
-        "--errors",
-        choices=("stop", "dead-letter", "skip"),
-        help="How to treat records that cannot be rows of the table: stop, archive them in the "
+    errors=Argument(
+        "How to treat records that cannot be rows of the table: stop, archive them in the "
         "table `NAME_dead_letters`, or leave them out (default: the topic's key "
-        "`table.errors`).",
+        "`table.errors`)."
     ),
-    argument(
-        "--adopt",
-        choices=("snapshot", "property", "rows"),
-        help="Where to continue after the table was rolled back: at the end of its current "
+    adopt=Argument(
+        "Where to continue after the table was rolled back: at the end of its current "
         "snapshot, or at the end that its property records. `rows`: after the rows of a table "
-        "that another program has filled.",
+        "that another program has filled."
     ),
-    argument("--master", help="Spark master (default local[2])."),
-    flag(
-        "--shared-warehouse",
-        help="The warehouse folder is mounted on all hosts of the Spark master.",
-    ),
-    where=TableTarget,
-    session=CommandSession,
-    output=Output,
+    master="Spark master (default local[2]).",
+    shared_warehouse="The warehouse folder is mounted on all hosts of the Spark master.",
 )
 def sync(
     topic: str | None = None,
@@ -234,20 +221,14 @@ def document(result: dict[str, Any], snippets: dict[str, str]) -> Document:
 
 
 @app.command(
-    argument("topic", help="Topic to archive."),
-    argument(
-        "--partition-by",
-        help="Partitions of a new table, such as `day(timestamp)` or "
-        "`partition,hour(timestamp)` (default: the topic's key `table.partition_by`).",
+    topic="Topic to archive.",
+    partition_by=Argument(
+        "Partitions of a new table, such as `day(timestamp)` or "
+        "`partition,hour(timestamp)` (default: the topic's key `table.partition_by`)."
     ),
-    flag(
-        "--latest",
-        help="Keep a second table with the newest record of each key (the topic's key "
-        "`table.latest`).",
+    latest=Argument(
+        "Keep a second table with the newest record of each key (the topic's key `table.latest`)."
     ),
-    where=TableTarget,
-    session=CommandSession,
-    output=Output,
 )
 def create(
     topic: str,
@@ -285,7 +266,7 @@ def create(
     show(Document(data, data), output.format)
 
 
-@app.command(name="list", where=WarehouseChoice, session=CommandSession, output=Output)
+@app.command("list")
 def list_(*, where: WarehouseChoice, session: CommandSession, output: Output) -> None:
     """List the topics that have a table.
 
@@ -330,14 +311,7 @@ def _lag(client: TopicClient, topic: TopicMeta, table: TableLocation) -> int:
     return sum(max(0, ends[key] - max(archived.get(key[1], 0), starts[key])) for key in keys)
 
 
-@app.command(
-    argument("topic", help="Topic whose table to drop."),
-    flag("--purge", help="Delete the files of the table, too."),
-    where=TableChoice,
-    session=CommandSession,
-    consent=Consent,
-    output=Output,
-)
+@app.command(topic="Topic whose table to drop.", purge="Delete the files of the table, too.")
 def drop(
     topic: str,
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from lakelog.cli.declaration import Noun, argument, flag
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError
 from lakelog.cli.interaction import stopping
 from lakelog.cli.options import CommandSession, Output
@@ -38,12 +38,7 @@ app = Noun("table")
 """`table.py` has its commands."""
 
 
-@app.command(
-    argument("topic", help="Topic whose table to show."),
-    where=TableChoice,
-    session=CommandSession,
-    output=Output,
-)
+@app.command(topic="Topic whose table to show.")
 def describe(topic: str, *, where: TableChoice, session: CommandSession, output: Output) -> None:
     """Show a topic's table: its size, and how far each partition is archived.
 
@@ -56,12 +51,7 @@ def describe(topic: str, *, where: TableChoice, session: CommandSession, output:
         show(described(archive, summary, compacted_facts(client, archive)), output.format)
 
 
-@app.command(
-    argument("topic", help="Topic whose table to check."),
-    where=TableChoice,
-    session=CommandSession,
-    output=Output,
-)
+@app.command(topic="Topic whose table to check.")
 def audit(topic: str, *, where: TableChoice, session: CommandSession, output: Output) -> None:
     """Prove that a topic's table has each archived record exactly once.
 
@@ -98,14 +88,9 @@ def audit(topic: str, *, where: TableChoice, session: CommandSession, output: Ou
 
 
 @app.command(
-    argument("topic", help="Topic whose table to compact."),
-    argument("--target", type=int, help="Size of new files in MiB (default 256)."),
-    argument(
-        "--min-files", type=int, help="Compact only if there are so many small files (default 8)."
-    ),
-    where=TableChoice,
-    session=CommandSession,
-    output=Output,
+    topic="Topic whose table to compact.",
+    target="Size of new files in MiB (default 256).",
+    min_files="Compact only if there are so many small files (default 8).",
 )
 def compact(
     topic: str,
@@ -146,17 +131,11 @@ def compact(
 
 
 @app.command(
-    argument("topic", help="Topic whose table to clean up."),
-    argument("--keep", type=int, help="Newest snapshots to keep (default 50)."),
-    argument("--older-than", help="Expire only snapshots older than this, such as 7d."),
-    argument("--grace", help="Time for which files stay that a compaction replaced (default 1d)."),
-    argument(
-        "--orphan-age",
-        help="Age at which files without a reference are removed, at least 1h (default 3d).",
-    ),
-    where=TableChoice,
-    session=CommandSession,
-    output=Output,
+    topic="Topic whose table to clean up.",
+    keep="Newest snapshots to keep (default 50).",
+    older_than="Expire only snapshots older than this, such as 7d.",
+    grace="Time for which files stay that a compaction replaced (default 1d).",
+    orphan_age="Age at which files without a reference are removed, at least 1h (default 3d).",
 )
 def expire(
     topic: str,
@@ -281,15 +260,11 @@ def _offences(topic: str, partition: PartitionAudit) -> str:
 
 
 @app.command(
-    argument("topic", help="Topic whose newest records to refresh."),
-    flag(
-        "--rebuild",
-        help="Compute all rows again: after the table was rolled back or changed by another "
-        "program, or after rows were deleted from the archive.",
+    topic="Topic whose newest records to refresh.",
+    rebuild=Argument(
+        "Compute all rows again: after the table was rolled back or changed by another "
+        "program, or after rows were deleted from the archive."
     ),
-    where=TableChoice,
-    session=CommandSession,
-    output=Output,
 )
 def refresh(
     topic: str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import encode_uuid
-from lakelog.cli.declaration import Noun, argument, flag
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError
 from lakelog.cli.interaction import confirm, confirm_deletion, for_each
 from lakelog.cli.options import CommandSession, Consent, Output, open_admin
@@ -65,12 +65,7 @@ LogSizes = Mapping[tuple[int, str, int], int]
 NO_SIZES: LogSizes = {}
 
 
-@app.command(
-    flag("--internal", help="Also show internal topics."),
-    name="list",
-    session=CommandSession,
-    output=Output,
-)
+@app.command("list", internal="Also show internal topics.")
 def list_topics(*, internal: bool = False, session: CommandSession, output: Output) -> None:
     """List topics, with the bytes of their leaders' logs."""
     with open_admin(session) as admin:
@@ -79,28 +74,15 @@ def list_topics(*, internal: bool = False, session: CommandSession, output: Outp
 
 
 @app.command(
-    argument("names", metavar="NAME", nargs="+", help="Topics to create."),
-    argument(
-        "-p",
-        "--partitions",
-        type=int,
-        help="Number of partitions (default: the broker's num.partitions).",
+    names=Argument("Topics to create.", metavar="NAME"),
+    partitions=Argument("Number of partitions (default: the broker's num.partitions).", "-p"),
+    replication_factor=Argument(
+        "Number of replicas (default: the broker's default.replication.factor).", "-r"
     ),
-    argument(
-        "-r",
-        "--replication-factor",
-        type=int,
-        help="Number of replicas (default: the broker's default.replication.factor).",
+    config=Argument(
+        "KEY=VALUE with Kafka's topic keys; may be repeated.", "-c", metavar="KEY=VALUE"
     ),
-    argument(
-        "-c",
-        "--config",
-        action="append",
-        metavar="KEY=VALUE",
-        help="KEY=VALUE with Kafka's topic keys; may be repeated.",
-    ),
-    flag("--if-not-exists", help="Accept an existing topic."),
-    session=CommandSession,
+    if_not_exists="Accept an existing topic.",
 )
 def create(
     names: Sequence[str],
@@ -136,15 +118,10 @@ def create(
 
 
 @app.command(
-    argument("names", metavar="NAME", nargs="+", help="Topics to describe."),
-    flag("--under-replicated", help="Show only partitions with a replica that is not in sync."),
-    flag(
-        "--under-min-isr",
-        help="Show only partitions with fewer replicas in sync than min.insync.replicas.",
-    ),
-    flag("--offline", help="Show only partitions without a leader."),
-    session=CommandSession,
-    output=Output,
+    names=Argument("Topics to describe.", metavar="NAME"),
+    under_replicated="Show only partitions with a replica that is not in sync.",
+    under_min_isr="Show only partitions with fewer replicas in sync than min.insync.replicas.",
+    offline="Show only partitions without a leader.",
 )
 def describe(
     names: Sequence[str],
@@ -170,22 +147,10 @@ def describe(
 
 
 @app.command(
-    argument("name", help="Topic to change."),
-    argument(
-        "-p",
-        "--partitions",
-        type=int,
-        help="New number of partitions. This changes the partitions of keys.",
-    ),
-    argument(
-        "-c",
-        "--config",
-        action="append",
-        metavar="KEY=VALUE",
-        help="KEY=VALUE to set; may be repeated.",
-    ),
-    argument("--unset", action="append", help="KEY to reset to its default; may be repeated."),
-    session=CommandSession,
+    name="Topic to change.",
+    partitions=Argument("New number of partitions. This changes the partitions of keys.", "-p"),
+    config=Argument("KEY=VALUE to set; may be repeated.", "-c", metavar="KEY=VALUE"),
+    unset="KEY to reset to its default; may be repeated.",
 )
 def alter(
     name: str,
@@ -210,11 +175,7 @@ def alter(
     note(f"Changed topic '{name}'", quiet=session.quiet)
 
 
-@app.command(
-    argument("names", metavar="NAME", nargs="+", help="Topics to delete."),
-    session=CommandSession,
-    consent=Consent,
-)
+@app.command(names=Argument("Topics to delete.", metavar="NAME"))
 def delete(names: Sequence[str], *, session: CommandSession, consent: Consent) -> int:
     """Delete topics with all their records."""
     with open_admin(session) as admin:
@@ -232,23 +193,13 @@ def delete(names: Sequence[str], *, session: CommandSession, consent: Consent) -
 
 
 @app.command(
-    argument("names", nargs="*", help="Topics (default: all)."),
-    flag("--unclean", help="Elect replicas that may lack acknowledged records."),
-    argument(
-        "-p",
-        "--partition",
-        action="append",
-        type=int,
-        help="Partition of the topic; may be repeated (default: all).",
+    names="Topics (default: all).",
+    unclean="Elect replicas that may lack acknowledged records.",
+    partition=Argument("Partition of the topic; may be repeated (default: all).", "-p"),
+    ignore_missing=Argument(
+        "With --unclean: do not wait for replicas that do not answer, although they may "
+        "have more records."
     ),
-    flag(
-        "--ignore-missing",
-        help="With --unclean: do not wait for replicas that do not answer, although they may "
-        "have more records.",
-    ),
-    session=CommandSession,
-    consent=Consent,
-    output=Output,
 )
 def elect(
     names: Sequence[str] = (),
@@ -284,23 +235,10 @@ def elect(
 
 
 @app.command(
-    argument("name", help="Topic whose records to delete."),
-    argument(
-        "--before",
-        required=True,
-        help="First record to keep: an offset, end, +10, -10, @TIME or @-1h.",
-    ),
-    argument(
-        "-p",
-        "--partition",
-        action="append",
-        type=int,
-        help="Partition whose records to delete; may be repeated (default: all).",
-    ),
-    flag("--force", help="Delete records that the topic's table does not have yet, too."),
-    session=CommandSession,
-    consent=Consent,
-    output=Output,
+    name="Topic whose records to delete.",
+    before="First record to keep: an offset, end, +10, -10, @TIME or @-1h.",
+    partition=Argument("Partition whose records to delete; may be repeated (default: all).", "-p"),
+    force="Delete records that the topic's table does not have yet, too.",
 )
 def delete_records(
     name: str,

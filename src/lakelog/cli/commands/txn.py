@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.declaration import Noun, argument, flag
+from lakelog.cli.declaration import Argument, Noun
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.interaction import confirm
 from lakelog.cli.options import CommandSession, Consent, Output, open_admin
@@ -35,20 +35,11 @@ _STATES = ("Empty", *_RUNNING, "CompleteCommit", "CompleteAbort", "Dead", "Prepa
 
 
 @app.command(
-    argument(
-        "--state",
-        action="append",
-        help="Show only ids in this state (Empty, Ongoing, PrepareCommit, ...); may be repeated.",
-    ),
-    argument(
-        "--longer-than",
-        help="Show only ids whose transaction has been open for longer: 30s, 5m, 1h.",
-    ),
-    argument("--match", help="Show only ids that match this regular expression entirely."),
-    flag("--children", help="Show the transactions of sinks' tasks, too."),
-    name="list",
-    session=CommandSession,
-    output=Output,
+    "list",
+    state="Show only ids in this state (Empty, Ongoing, PrepareCommit, ...); may be repeated.",
+    longer_than="Show only ids whose transaction has been open for longer: 30s, 5m, 1h.",
+    match="Show only ids that match this regular expression entirely.",
+    children="Show the transactions of sinks' tasks, too.",
 )
 def list_transactions(
     *,
@@ -81,9 +72,7 @@ def list_transactions(
     show(listing(shown), output.format)
 
 
-@app.command(
-    argument("transactional_id", help="Id to describe."), session=CommandSession, output=Output
-)
+@app.command(transactional_id="Id to describe.")
 def describe(transactional_id: str, *, session: CommandSession, output: Output) -> None:
     """Describe a transactional id: its producer and the partitions of its transaction."""
     with open_admin(session) as admin:
@@ -102,11 +91,7 @@ def describe(transactional_id: str, *, session: CommandSession, output: Output) 
     show(document(transaction, time.time_ns() // 1_000_000), output.format)
 
 
-@app.command(
-    argument("topics", nargs="*", help="Topics to search; all topics by default."),
-    session=CommandSession,
-    output=Output,
-)
+@app.command(topics="Topics to search; all topics by default.")
 def hanging(topics: Sequence[str] = (), *, session: CommandSession, output: Output) -> None:
     """List hanging transactions: open in a partition, and unknown to all coordinators."""
     with open_admin(session) as admin:
@@ -115,21 +100,13 @@ def hanging(topics: Sequence[str] = (), *, session: CommandSession, output: Outp
 
 
 @app.command(
-    argument("topic", help="Topic of the partition."),
-    argument("partition", type=int, help="Number of the partition."),
-    argument(
-        "--producer-id",
-        type=int,
-        help="Producer of the transaction; required if several are open in the partition.",
+    topic="Topic of the partition.",
+    partition="Number of the partition.",
+    producer_id="Producer of the transaction; required if several are open in the partition.",
+    force=Argument(
+        "Abort the transaction even if its coordinator knows it. Its other partitions may "
+        "still be committed."
     ),
-    flag(
-        "--force",
-        help="Abort the transaction even if its coordinator knows it. Its other partitions may "
-        "still be committed.",
-    ),
-    session=CommandSession,
-    consent=Consent,
-    output=Output,
 )
 def abort(
     topic: str,
@@ -156,13 +133,7 @@ def abort(
 
 
 @app.command(
-    argument(
-        "sink_id",
-        help="Sink to remove. Its query could write batches again that are committed already.",
-    ),
-    session=CommandSession,
-    consent=Consent,
-    output=Output,
+    sink_id="Sink to remove. Its query could write batches again that are committed already."
 )
 def remove(sink_id: str, *, session: CommandSession, consent: Consent, output: Output) -> None:
     """Remove a sink: abort its open children, and forget its query, run and next batch."""

@@ -41,28 +41,7 @@ from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import Coordinator, ShardHost
 from lakelog.coordinator.requests import ClientRequest, answered
 from lakelog.coordinator.shard import Now, PartitionLogs, Reply, Result, TransactionMarker
-from lakelog.protocol.group_members import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from lakelog.protocol.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
+from lakelog.protocol import group_members, offsets
 from lakelog.runtime.api import Clock, Random, Tasks
 
 GROUP_TOPIC = "__consumer_offsets"
@@ -218,11 +197,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def consumer_group_heartbeat(
         self,
-        request: ConsumerGroupHeartbeatRequest,
+        request: group_members.ConsumerGroupHeartbeatRequest,
         version: int,
         client_id: str,
         client_host: str,
-    ) -> Reply[ConsumerGroupHeartbeatResponse]:
+    ) -> Reply[group_members.ConsumerGroupHeartbeatResponse]:
         """Decide ConsumerGroupHeartbeat (KIP-848); `client_host` as for `join_group`.
 
         Errors have a message for the user. The response comes when the change is committed.
@@ -246,8 +225,12 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return future
 
     def join_group(
-        self, request: JoinGroupRequest, version: int, client_id: str, client_host: str
-    ) -> Reply[JoinGroupResponse]:
+        self,
+        request: group_members.JoinGroupRequest,
+        version: int,
+        client_id: str,
+        client_host: str,
+    ) -> Reply[group_members.JoinGroupResponse]:
         """Decide JoinGroup (KIP-62, static members: KIP-345, member ids: KIP-394).
 
         The response comes when the rebalance completes. DescribeGroups shows `client_host`, which
@@ -267,19 +250,25 @@ class GroupCoordinator(Coordinator[GroupShard]):
             self._host.ask(join)
         return future
 
-    def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
+    def sync_group(
+        self, request: group_members.SyncGroupRequest, version: int
+    ) -> Reply[group_members.SyncGroupResponse]:
         """Decide SyncGroup (KIP-62, protocol type and name: KIP-559).
 
         The response comes when the leader's assignment is committed.
         """
         return self._ask(SyncGroup.of(request, self._tasks.future()))
 
-    def heartbeat(self, request: HeartbeatRequest, version: int) -> Reply[HeartbeatResponse]:
+    def heartbeat(
+        self, request: group_members.HeartbeatRequest, version: int
+    ) -> Reply[group_members.HeartbeatResponse]:
         """Decide Heartbeat (KIP-62). While the group is loading, the response has no error code."""
         future = self._tasks.future()
         return self._ask(Heartbeat(future=future, key=request.group_id, request=request))
 
-    def leave_group(self, request: LeaveGroupRequest, version: int) -> Reply[LeaveGroupResponse]:
+    def leave_group(
+        self, request: group_members.LeaveGroupRequest, version: int
+    ) -> Reply[group_members.LeaveGroupResponse]:
         """Decide LeaveGroup (several members at once: KIP-345).
 
         Errors are codes in the response, from version 3 on one for each member.
@@ -287,7 +276,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         future = self._tasks.future()
         members = request.members
         if version < 3:
-            members = [MemberIdentity(member_id=request.member_id)]
+            members = [group_members.MemberIdentity(member_id=request.member_id)]
         return self._ask(
             LeaveGroup(future=future, key=request.group_id, members=members, version=version)
         )
@@ -295,8 +284,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
     # Offsets
 
     def offset_commit(
-        self, request: OffsetCommitRequest, version: int
-    ) -> Reply[OffsetCommitResponse]:
+        self, request: offsets.OffsetCommitRequest, version: int
+    ) -> Reply[offsets.OffsetCommitResponse]:
         """Decide OffsetCommit; the reply comes when the offsets are committed."""
         future = self._tasks.future()
         return self._ask(
@@ -304,8 +293,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         )
 
     def txn_offset_commit(
-        self, request: TxnOffsetCommitRequest, version: int
-    ) -> Reply[TxnOffsetCommitResponse]:
+        self, request: offsets.TxnOffsetCommitRequest, version: int
+    ) -> Reply[offsets.TxnOffsetCommitResponse]:
         """Decide TxnOffsetCommit (KIP-98, group metadata: KIP-447); see `TxnOffsetCommit`."""
         future = self._tasks.future()
         return self._ask(
@@ -325,13 +314,15 @@ class GroupCoordinator(Coordinator[GroupShard]):
             request.refuse(error.code)
         return future
 
-    def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:
+    def offset_fetch(
+        self, request: offsets.OffsetFetchRequest, version: int
+    ) -> Reply[offsets.OffsetFetchResponse]:
         """Return committed offsets (several groups: KIP-709, unstable offsets: KIP-447).
 
         Errors are codes in the response, for each group from version 8 on.
         """
 
-        def table_of(group: OffsetFetchRequestGroup) -> OffsetTable:
+        def table_of(group: offsets.OffsetFetchRequestGroup) -> OffsetTable:
             shard = self._host.shard_of(group.group_id, allows_empty=True)
             return shard.queries.offsets_for(group)
 

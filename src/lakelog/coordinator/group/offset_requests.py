@@ -34,31 +34,18 @@ from lakelog.coordinator.group.offsets import OffsetTable
 from lakelog.coordinator.group.records import Decision, OffsetCommitValue
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.shard import Now, Result
-from lakelog.protocol.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-    TxnOffsetCommitRequest,
-)
+from lakelog.protocol import offsets as messages
 
 _GROUPS_SINCE = 8
 _TOPIC_IDS_SINCE = 10
 
 
 def fetch_offsets(
-    request: OffsetFetchRequest,
+    request: messages.OffsetFetchRequest,
     version: int,
-    table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
+    table_of: Callable[[messages.OffsetFetchRequestGroup], OffsetTable],
     topics: Topics,
-) -> OffsetFetchResponse:
+) -> messages.OffsetFetchResponse:
     """Return the response to OffsetFetch; errors are codes in it (KIP-709: for each group).
 
     Args:
@@ -70,30 +57,32 @@ def fetch_offsets(
             _fetch_group(group, version, table_of, topics, stable=request.require_stable)
             for group in {group.group_id: group for group in request.groups}.values()
         ]
-        return OffsetFetchResponse(groups=groups)
+        return messages.OffsetFetchResponse(groups=groups)
     requested = None
     if request.topics is not None:
         requested = [
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            messages.OffsetFetchRequestTopics(
+                name=topic.name, partition_indexes=topic.partition_indexes
+            )
             for topic in request.topics
         ]
-    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=requested)
+    group = messages.OffsetFetchRequestGroup(group_id=request.group_id, topics=requested)
     fetched = _fetch_group(group, version, table_of, topics, stable=request.require_stable)
     return _older_response(fetched, requested)
 
 
 def _fetch_group(
-    group: OffsetFetchRequestGroup,
+    group: messages.OffsetFetchRequestGroup,
     version: int,
-    table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
+    table_of: Callable[[messages.OffsetFetchRequestGroup], OffsetTable],
     topics: Topics,
     *,
     stable: bool,
-) -> OffsetFetchResponseGroup:
+) -> messages.OffsetFetchResponseGroup:
     try:
         table = table_of(group)
     except KafkaError as error:
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+        return messages.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     if group.topics is None:
         answers = _all_topics(table, group.group_id, topics)
     else:
@@ -103,11 +92,14 @@ def _fetch_group(
     # Last, so that topics named by id and the list of all topics are treated alike.
     if stable:
         _mark_unstable(table, group.group_id, answers, topics)
-    return OffsetFetchResponseGroup(group_id=group.group_id, topics=answers)
+    return messages.OffsetFetchResponseGroup(group_id=group.group_id, topics=answers)
 
 
 def _mark_unstable(
-    table: OffsetTable, group_id: str, answers: list[OffsetFetchResponseTopics], topics: Topics
+    table: OffsetTable,
+    group_id: str,
+    answers: list[messages.OffsetFetchResponseTopics],
+    topics: Topics,
 ) -> None:
     """Replace offsets that an open transaction may replace by UNSTABLE_OFFSET_COMMIT."""
     if group_id not in table.pending:
@@ -124,7 +116,7 @@ def _mark_unstable(
 
 def _all_topics(
     table: OffsetTable, group_id: str, topics: Topics
-) -> list[OffsetFetchResponseTopics]:
+) -> list[messages.OffsetFetchResponseTopics]:
     """Return every offset of the group, except of deleted topics."""
     answers = []
     for name in table.of_group(group_id):
@@ -138,7 +130,9 @@ def _all_topics(
         partitions = [_partition(index, value) for index, value in offsets if value is not None]
         if partitions:
             answers.append(
-                OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+                messages.OffsetFetchResponseTopics(
+                    name=name, topic_id=topic_id, partitions=partitions
+                )
             )
     return answers
 
@@ -146,15 +140,15 @@ def _all_topics(
 def _one_topic(
     table: OffsetTable,
     group_id: str,
-    topic: OffsetFetchRequestTopics,
+    topic: messages.OffsetFetchRequestTopics,
     version: int,
     topics: Topics,
-) -> OffsetFetchResponseTopics:
+) -> messages.OffsetFetchResponseTopics:
     by_id = version >= _TOPIC_IDS_SINCE
     name = topics.topic_name(topic.topic_id) if by_id else topic.name
     code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
     topic_id = topics.topic_id(name) if name is not None else None
-    return OffsetFetchResponseTopics(
+    return messages.OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
@@ -170,12 +164,12 @@ def _one_topic(
 
 def _partition(
     partition: int, value: OffsetCommitValue | None, code: ErrorCode = ErrorCode.NONE
-) -> OffsetFetchResponsePartitions:
+) -> messages.OffsetFetchResponsePartitions:
     if value is None:
-        return OffsetFetchResponsePartitions(
+        return messages.OffsetFetchResponsePartitions(
             partition_index=partition, committed_offset=-1, metadata="", error_code=code
         )
-    return OffsetFetchResponsePartitions(
+    return messages.OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=value.offset,
         committed_leader_epoch=value.leader_epoch,
@@ -184,8 +178,9 @@ def _partition(
 
 
 def _older_response(
-    group: OffsetFetchResponseGroup, requested: Iterable[OffsetFetchRequestTopics] | None
-) -> OffsetFetchResponse:
+    group: messages.OffsetFetchResponseGroup,
+    requested: Iterable[messages.OffsetFetchRequestTopics] | None,
+) -> messages.OffsetFetchResponse:
     """Return the response for one group (before version 8).
 
     Before version 2 the response has no error code of its own; each partition gets it. Later
@@ -196,22 +191,22 @@ def _older_response(
     if group.error_code:
         code = ErrorCode(group.error_code)
         answers = [
-            OffsetFetchResponseTopics(
+            messages.OffsetFetchResponseTopics(
                 name=topic.name,
                 partitions=[_partition(index, None, code) for index in topic.partition_indexes],
             )
             for topic in requested or ()
         ]
-    return OffsetFetchResponse(
+    return messages.OffsetFetchResponse(
         error_code=group.error_code, topics=[_older_topic(topic) for topic in answers]
     )
 
 
-def _older_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
-    return OffsetFetchResponseTopic(
+def _older_topic(topic: messages.OffsetFetchResponseTopics) -> messages.OffsetFetchResponseTopic:
+    return messages.OffsetFetchResponseTopic(
         name=topic.name,
         partitions=[
-            OffsetFetchResponsePartition(
+            messages.OffsetFetchResponsePartition(
                 partition_index=partition.partition_index,
                 committed_offset=partition.committed_offset,
                 committed_leader_epoch=partition.committed_leader_epoch,
@@ -230,7 +225,7 @@ class OffsetCommit(GroupRequest):
     A refusal of the whole request is the error code of each of its partitions.
     """
 
-    request: OffsetCommitRequest
+    request: messages.OffsetCommitRequest
     version: int
 
     allows_empty_key: ClassVar[bool] = True
@@ -248,7 +243,7 @@ class OffsetCommit(GroupRequest):
         _check_capacity(shard, self.key, state.offsets.growth(records))
         if group is not None and (member := group.members.get(request.member_id)) is not None:
             shard.rebalancer.renew_session(now, group, member)
-        return Result(records, OffsetCommitResponse(topics=topics))
+        return Result(records, messages.OffsetCommitResponse(topics=topics))
 
     def _check(self, shard: GroupShard, group: ClassicGroup | None) -> None:
         request, state = self.request, shard.state
@@ -266,7 +261,7 @@ class OffsetCommit(GroupRequest):
         )
 
     def refuse(self, code: ErrorCode) -> None:
-        self.answer(OffsetCommitResponse(topics=refuse_commit(self.request, code)))
+        self.answer(messages.OffsetCommitResponse(topics=refuse_commit(self.request, code)))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -276,7 +271,7 @@ class TxnOffsetCommit(GroupRequest):
     The caller has verified that the partition is in the transaction (KIP-890).
     """
 
-    request: TxnOffsetCommitRequest
+    request: messages.TxnOffsetCommitRequest
     version: int
 
     def decide_in(self, shard: GroupShard, now: Now) -> Decision:
@@ -323,7 +318,7 @@ def _check_capacity(shard: GroupShard, group_id: str, more: int) -> None:
 
 
 def _partitions(
-    topics: Topics, request: OffsetCommitRequest, version: int
+    topics: Topics, request: messages.OffsetCommitRequest, version: int
 ) -> list[tuple[bytes, int]]:
     named = (
         (topic.name, topic.topic_id, (row.partition_index for row in topic.partitions))

@@ -19,15 +19,7 @@ from lakelog.coordinator.group.offset_commits import check_consumer_fetch
 from lakelog.coordinator.group.offsets import OffsetTable
 from lakelog.coordinator.group.records import OffsetCommitValue
 from lakelog.coordinator.group.state import AnyGroup, ShardState
-from lakelog.protocol.groups import (
-    Assignment,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    DescribedGroupMember,
-    ListedGroup,
-    TopicPartitions,
-)
-from lakelog.protocol.groups import Member as DescribedMember
+from lakelog.protocol import groups as messages
 from lakelog.protocol.offsets import OffsetFetchRequestGroup
 
 _CLASSIC_MEMBER = 0
@@ -36,9 +28,9 @@ _CONSUMER_MEMBER = 1
 
 def describe_consumer_group(
     group: ConsumerGroup, topics: Topics, default_assignor: str
-) -> DescribedConsumerGroup:
+) -> messages.DescribedConsumerGroup:
     """Return the description of a consumer group, without deleted topics."""
-    return DescribedConsumerGroup(
+    return messages.DescribedConsumerGroup(
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.epoch,
@@ -48,10 +40,10 @@ def describe_consumer_group(
     )
 
 
-def consumer_group_not_found(group_id: str, *, is_classic: bool) -> DescribedConsumerGroup:
+def consumer_group_not_found(group_id: str, *, is_classic: bool) -> messages.DescribedConsumerGroup:
     """Return GROUP_ID_NOT_FOUND for a group that does not exist or is a classic one."""
     what = "is not a consumer group" if is_classic else "not found"
-    return DescribedConsumerGroup(
+    return messages.DescribedConsumerGroup(
         group_id=group_id,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
         error_message=f"Group {group_id} {what}.",
@@ -60,11 +52,11 @@ def consumer_group_not_found(group_id: str, *, is_classic: bool) -> DescribedCon
 
 def _described_member(
     group: ConsumerGroup, member: ConsumerMember, topics: Topics
-) -> DescribedMember:
+) -> messages.Member:
     held: dict[bytes, list[int]] = {}
     for topic_id, partition in member.held():
         held.setdefault(topic_id, []).append(partition)
-    return DescribedMember(
+    return messages.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -79,10 +71,10 @@ def _described_member(
     )
 
 
-def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> Assignment:
-    return Assignment(
+def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> messages.Assignment:
+    return messages.Assignment(
         topic_partitions=[
-            TopicPartitions(
+            messages.TopicPartitions(
                 topic_id=topic_id, topic_name=name, partitions=sorted(partitions[topic_id])
             )
             for topic_id in partitions
@@ -98,7 +90,7 @@ _CONSUMER = "consumer"
 
 def describe_group(
     group_id: str, group: ClassicGroup | None, has_offsets: bool
-) -> DescribedGroup | None:
+) -> messages.DescribedGroup | None:
     """Return the description of a classic group, None if it does not exist.
 
     Args:
@@ -108,9 +100,9 @@ def describe_group(
     if group is None:
         if not has_offsets:
             return None
-        return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY)
+        return messages.DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY)
     protocol = group.protocol if group.state is GroupState.STABLE else None
-    return DescribedGroup(
+    return messages.DescribedGroup(
         group_id=group_id,
         group_state=group.state,
         protocol_type=group.protocol_type or "",
@@ -119,9 +111,9 @@ def describe_group(
     )
 
 
-def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
+def _member(member: Member, protocol: str | None) -> messages.DescribedGroupMember:
     """Return a member; subscription and assignment are valid only while the group is stable."""
-    return DescribedGroupMember(
+    return messages.DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
@@ -131,15 +123,17 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
     )
 
 
-def group_not_found(group_id: str, version: int, *, is_consumer: bool = False) -> DescribedGroup:
+def group_not_found(
+    group_id: str, version: int, *, is_consumer: bool = False
+) -> messages.DescribedGroup:
     """Return the description of a group that is no classic group.
 
     Before version 6 it is Dead, without an error code (KIP-1043).
     """
     what = "is not a classic group" if is_consumer else "not found"
     if version < _NOT_FOUND_SINCE:
-        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
-    return DescribedGroup(
+        return messages.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
+    return messages.DescribedGroup(
         group_id=group_id,
         group_state=GroupState.DEAD,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
@@ -154,14 +148,14 @@ class GroupFilter:
         self._states = {state.lower() for state in states}
         self._types = {kind.lower() for kind in types}
 
-    def accepts(self, listed: ListedGroup) -> bool:
+    def accepts(self, listed: messages.ListedGroup) -> bool:
         """Return whether a group matches both lists."""
         return (not self._states or listed.group_state.lower() in self._states) and (
             not self._types or listed.group_type in self._types
         )
 
 
-def list_group(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> ListedGroup:
+def list_group(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> messages.ListedGroup:
     """Return the group's entry of ListGroups; `group` is None if it has offsets only."""
     if isinstance(group, ConsumerGroup):
         kind, protocol_type, state = _CONSUMER, _CONSUMER, str(group.state)
@@ -169,7 +163,7 @@ def list_group(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> Lis
         kind, protocol_type, state = _CLASSIC, "", str(GroupState.EMPTY)
     else:
         kind, protocol_type, state = _CLASSIC, group.protocol_type or "", str(group.state)
-    return ListedGroup(
+    return messages.ListedGroup(
         group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=kind
     )
 
@@ -188,7 +182,7 @@ class Queries:
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
-    def describe(self, group_id: str, version: int) -> DescribedGroup:
+    def describe(self, group_id: str, version: int) -> messages.DescribedGroup:
         """Return the description of a classic group, for DescribeGroups.
 
         An unknown group is Dead, from version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
@@ -201,7 +195,7 @@ class Queries:
         described = describe_group(group_id, group, group_id in self._state.offsets)
         return described if described is not None else group_not_found(group_id, version)
 
-    def describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
+    def describe_consumer(self, group_id: str) -> messages.DescribedConsumerGroup:
         """Return the description of a consumer group, for ConsumerGroupDescribe."""
         consumer = self._state.consumer_groups.get(group_id)
         if consumer is None:
@@ -220,7 +214,7 @@ class Queries:
             members = len(group.members) if group is not None else 0
             yield GroupProgress(group_id, members, self._state.offsets.of_group(group_id))
 
-    def list_groups(self, group_filter: GroupFilter) -> Iterator[ListedGroup]:
+    def list_groups(self, group_filter: GroupFilter) -> Iterator[messages.ListedGroup]:
         """Yield the groups that match the filter."""
         groups: dict[str, AnyGroup | None] = dict.fromkeys(self._state.offsets.group_ids)
         for group_id, group in self._state.classic.items():

@@ -28,51 +28,39 @@ from struct import Struct as Format
 from typing import Any, NamedTuple
 
 from lakelog.coordinator.shard import Result
+from lakelog.wire import schema as wire
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.primitives import WireError
-from lakelog.wire.schema import (
-    Buffer,
-    Message,
-    Struct,
-    array,
-    binary,
-    int8,
-    int32,
-    int64,
-    string,
-    struct,
-    uuid,
-)
 
 
-class GroupMetadataKey(Message, versions="0"):
+class GroupMetadataKey(wire.Message, versions="0"):
     """The key of a classic group."""
 
-    group: str = string()
+    group: str = wire.string()
 
 
-class MemberMetadata(Struct):
+class MemberMetadata(wire.Struct):
     """A member of a generation. Timeouts are milliseconds."""
 
-    member_id: str = string()
-    group_instance_id: str | None = string("3+", nullable="3+", default=None)
-    client_id: str = string()
-    client_host: str = string()
-    rebalance_timeout: int = int32("1+", default=-1)
-    session_timeout: int = int32()
-    subscription: Buffer = binary()
-    assignment: Buffer = binary()
+    member_id: str = wire.string()
+    group_instance_id: str | None = wire.string("3+", nullable="3+", default=None)
+    client_id: str = wire.string()
+    client_host: str = wire.string()
+    rebalance_timeout: int = wire.int32("1+", default=-1)
+    session_timeout: int = wire.int32()
+    subscription: wire.Buffer = wire.binary()
+    assignment: wire.Buffer = wire.binary()
 
 
-class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
+class GroupMetadataValue(wire.Message, versions="0-4", flexible="4+"):
     """A generation of a classic group with its assignment."""
 
-    protocol_type: str = string()
-    generation: int = int32()
-    protocol: str | None = string(nullable="0+")
-    leader: str | None = string(nullable="0+")
-    current_state_timestamp: int = int64("2+", default=-1)
-    members: list[MemberMetadata] = array(MemberMetadata)
+    protocol_type: str = wire.string()
+    generation: int = wire.int32()
+    protocol: str | None = wire.string(nullable="0+")
+    leader: str | None = wire.string(nullable="0+")
+    current_state_timestamp: int = wire.int64("2+", default=-1)
+    members: list[MemberMetadata] = wire.array(MemberMetadata)
 
 
 class GroupRecord(NamedTuple):
@@ -82,23 +70,23 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-class OffsetCommitKey(Message, versions="0"):
+class OffsetCommitKey(wire.Message, versions="0"):
     """The key of a committed offset."""
 
-    group: str = string()
-    topic: str = string()
-    partition: int = int32()
+    group: str = wire.string()
+    topic: str = wire.string()
+    partition: int = wire.int32()
 
 
-class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
+class OffsetCommitValue(wire.Message, versions="0-4", flexible="4+"):
     """A committed offset, of the next record to read. Times are milliseconds since the epoch."""
 
-    offset: int = int64()
-    leader_epoch: int = int32("3+", default=-1)
-    metadata: str = string()
-    commit_timestamp: int = int64()
-    expire_timestamp: int = int64("1", default=-1)
-    topic_id: bytes = uuid("4+", tag=0)
+    offset: int = wire.int64()
+    leader_epoch: int = wire.int32("3+", default=-1)
+    metadata: str = wire.string()
+    commit_timestamp: int = wire.int64()
+    expire_timestamp: int = wire.int64("1", default=-1)
+    topic_id: bytes = wire.uuid("4+", tag=0)
 
 
 class OffsetRecord(NamedTuple):
@@ -108,122 +96,122 @@ class OffsetRecord(NamedTuple):
     value: OffsetCommitValue | None
 
 
-class ConsumerGroupMetadataKey(Message, versions="0"):
-    group_id: str = string()
+class ConsumerGroupMetadataKey(wire.Message, versions="0"):
+    group_id: str = wire.string()
 
 
-class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
-    epoch: int = int32()
-    metadata_hash: int = int64(tag=0)
+class ConsumerGroupMetadataValue(wire.Message, versions="0", flexible="0+"):
+    epoch: int = wire.int32()
+    metadata_hash: int = wire.int64(tag=0)
 
 
-class ConsumerGroupPartitionMetadataKey(Message, versions="0"):
-    group_id: str = string()
+class ConsumerGroupPartitionMetadataKey(wire.Message, versions="0"):
+    group_id: str = wire.string()
 
 
-class PartitionMetadata(Struct):
-    partition: int = int32()
-    racks: list[str] = array(string)
+class PartitionMetadata(wire.Struct):
+    partition: int = wire.int32()
+    racks: list[str] = wire.array(wire.string)
 
 
-class TopicMetadata(Struct):
-    topic_id: bytes = uuid()
-    topic_name: str = string()
-    num_partitions: int = int32()
-    partition_metadata: list[PartitionMetadata] = array(PartitionMetadata)
+class TopicMetadata(wire.Struct):
+    topic_id: bytes = wire.uuid()
+    topic_name: str = wire.string()
+    num_partitions: int = wire.int32()
+    partition_metadata: list[PartitionMetadata] = wire.array(PartitionMetadata)
 
 
-class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
-    topics: list[TopicMetadata] = array(TopicMetadata)
+class ConsumerGroupPartitionMetadataValue(wire.Message, versions="0", flexible="0+"):
+    topics: list[TopicMetadata] = wire.array(TopicMetadata)
 
 
-class ConsumerGroupMemberMetadataKey(Message, versions="0"):
-    group_id: str = string()
-    member_id: str = string()
+class ConsumerGroupMemberMetadataKey(wire.Message, versions="0"):
+    group_id: str = wire.string()
+    member_id: str = wire.string()
 
 
-class ClassicProtocol(Struct):
-    name: str = string()
-    metadata: Buffer = binary()
+class ClassicProtocol(wire.Struct):
+    name: str = wire.string()
+    metadata: wire.Buffer = wire.binary()
 
 
-class ClassicMemberMetadata(Struct):
+class ClassicMemberMetadata(wire.Struct):
     """Additional fields of a member that uses the classic protocol."""
 
-    session_timeout_ms: int = int32()
-    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
+    session_timeout_ms: int = wire.int32()
+    supported_protocols: list[ClassicProtocol] = wire.array(ClassicProtocol)
 
 
-class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    instance_id: str | None = string(nullable="0+")
-    rack_id: str | None = string(nullable="0+")
-    client_id: str = string()
-    client_host: str = string()
-    subscribed_topic_names: list[str] = array(string)
-    subscribed_topic_regex: str | None = string(nullable="0+")
-    rebalance_timeout_ms: int = int32(default=-1)
-    server_assignor: str | None = string(nullable="0+")
-    classic_member_metadata: ClassicMemberMetadata | None = struct(
+class ConsumerGroupMemberMetadataValue(wire.Message, versions="0", flexible="0+"):
+    instance_id: str | None = wire.string(nullable="0+")
+    rack_id: str | None = wire.string(nullable="0+")
+    client_id: str = wire.string()
+    client_host: str = wire.string()
+    subscribed_topic_names: list[str] = wire.array(wire.string)
+    subscribed_topic_regex: str | None = wire.string(nullable="0+")
+    rebalance_timeout_ms: int = wire.int32(default=-1)
+    server_assignor: str | None = wire.string(nullable="0+")
+    classic_member_metadata: ClassicMemberMetadata | None = wire.struct(
         ClassicMemberMetadata, nullable="0+", tag=0
     )
     """Null is written explicitly."""
 
 
-class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="0"):
-    group_id: str = string()
+class ConsumerGroupTargetAssignmentMetadataKey(wire.Message, versions="0"):
+    group_id: str = wire.string()
 
 
-class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
-    assignment_epoch: int = int32()
-    assignment_timestamp: int = int64(tag=0)
+class ConsumerGroupTargetAssignmentMetadataValue(wire.Message, versions="0", flexible="0+"):
+    assignment_epoch: int = wire.int32()
+    assignment_timestamp: int = wire.int64(tag=0)
     """Milliseconds since the epoch; 0 means that the next assignment need not wait."""
 
 
-class ConsumerGroupTargetAssignmentMemberKey(Message, versions="0"):
-    group_id: str = string()
-    member_id: str = string()
+class ConsumerGroupTargetAssignmentMemberKey(wire.Message, versions="0"):
+    group_id: str = wire.string()
+    member_id: str = wire.string()
 
 
-class TopicPartition(Struct):
-    topic_id: bytes = uuid()
-    partitions: list[int] = array(int32)
+class TopicPartition(wire.Struct):
+    topic_id: bytes = wire.uuid()
+    partitions: list[int] = wire.array(wire.int32)
 
 
-class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
-    topic_partitions: list[TopicPartition] = array(TopicPartition)
+class ConsumerGroupTargetAssignmentMemberValue(wire.Message, versions="0", flexible="0+"):
+    topic_partitions: list[TopicPartition] = wire.array(TopicPartition)
 
 
-class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="0"):
-    group_id: str = string()
-    member_id: str = string()
+class ConsumerGroupCurrentMemberAssignmentKey(wire.Message, versions="0"):
+    group_id: str = wire.string()
+    member_id: str = wire.string()
 
 
-class TopicPartitions(Struct):
-    topic_id: bytes = uuid()
-    partitions: list[int] = array(int32)
-    assignment_epochs: list[int] | None = array(int32, nullable="0+", tag=0)
+class TopicPartitions(wire.Struct):
+    topic_id: bytes = wire.uuid()
+    partitions: list[int] = wire.array(wire.int32)
+    assignment_epochs: list[int] | None = wire.array(wire.int32, nullable="0+", tag=0)
     """The epoch in which each partition was assigned (KIP-1251), one for each partition; null in
     records of older brokers."""
 
 
-class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    member_epoch: int = int32()
-    previous_member_epoch: int = int32()
-    state: int = int8()
-    assigned_partitions: list[TopicPartitions] = array(TopicPartitions)
-    partitions_pending_revocation: list[TopicPartitions] = array(TopicPartitions)
+class ConsumerGroupCurrentMemberAssignmentValue(wire.Message, versions="0", flexible="0+"):
+    member_epoch: int = wire.int32()
+    previous_member_epoch: int = wire.int32()
+    state: int = wire.int8()
+    assigned_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
+    partitions_pending_revocation: list[TopicPartitions] = wire.array(TopicPartitions)
 
 
-class ConsumerGroupRegularExpressionKey(Message, versions="0"):
-    group_id: str = string()
-    regular_expression: str = string()
+class ConsumerGroupRegularExpressionKey(wire.Message, versions="0"):
+    group_id: str = wire.string()
+    regular_expression: str = wire.string()
 
 
-class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
-    topics: list[str] = array(string)
-    version: int = int64()
+class ConsumerGroupRegularExpressionValue(wire.Message, versions="0", flexible="0+"):
+    topics: list[str] = wire.array(wire.string)
+    version: int = wire.int64()
     """Version of the metadata with these topics."""
-    timestamp: int = int64()
+    timestamp: int = wire.int64()
 
 
 ConsumerGroupKey = (
@@ -236,7 +224,7 @@ ConsumerGroupKey = (
     | ConsumerGroupRegularExpressionKey
 )
 
-CONSUMER_GROUP_RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
+CONSUMER_GROUP_RECORDS: dict[int, tuple[type[wire.Message], type[wire.Message]]] = {
     3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
     4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
     5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
@@ -254,7 +242,7 @@ class ConsumerGroupRecord(NamedTuple):
     """A record; `value` has the class that belongs to the key's class, or is None, a tombstone."""
 
     key: ConsumerGroupKey
-    value: Message | None
+    value: wire.Message | None
 
 
 _INT16 = Format(">h")
@@ -268,7 +256,7 @@ _GROUP_VALUE_VERSION = 3
 
 _MEMBERS_MAX = 1_000_000
 
-_CLASSES: dict[int, tuple[type[Any], type[Message], type[Message]]] = {
+_CLASSES: dict[int, tuple[type[Any], type[wire.Message], type[wire.Message]]] = {
     _LEGACY_OFFSET_COMMIT: (OffsetRecord, OffsetCommitKey, OffsetCommitValue),
     _OFFSET_COMMIT: (OffsetRecord, OffsetCommitKey, OffsetCommitValue),
     _GROUP_METADATA: (GroupRecord, GroupMetadataKey, GroupMetadataValue),

@@ -35,7 +35,7 @@ from lakelog.coordinator.group.limits import GroupCounts, Topics
 from lakelog.coordinator.group.offsets import OffsetTable, PartitionOffsets, tombstones
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetCommitValue, Record
 from lakelog.coordinator.group.state import AnyGroup, ShardState
-from lakelog.coordinator.shard import Effect, Now, Result
+from lakelog.coordinator.shard import Now, Result, Then
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
 from lakelog.protocol.offsets import (
@@ -131,7 +131,7 @@ class Deletions:
         _check_delete(group, group_id, has_offsets=_has_offsets(state.offsets, group_id))
         records = [*all_offsets(state.offsets, group_id), *group_tombstones(group, group_id)]
         # Also a live group that only has pending members.
-        effect = _Forget(state, state.classic.get(group_id))
+        effect = _forgetting(state, state.classic.get(group_id))
         return state.changes.change(group_id, Result(records, ErrorCode.NONE, (effect,)))
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Decision:
@@ -149,22 +149,20 @@ class Deletions:
         return Result(records, response)
 
 
-@dataclass(frozen=True, slots=True)
-class _Forget(Effect):
-    """Removes a live group after its tombstones are committed.
+def _forgetting(state: ShardState, group: ClassicGroup | None) -> Then:
+    """Return the removal of a live group after its tombstones are committed.
 
     Until then members that join find the group as the log has it.
     """
 
-    state: ShardState
-    group: ClassicGroup | None
-
-    def committed(self, now: Now, result: Decision) -> None:
-        if self.group is not None:
+    def forget(now: Now) -> None:
+        if group is not None:
             # The change of the group has kept back all JoinGroups.
-            assert not self.group.members, "a member joined a deleted group"
-            self.state.classic.pop(self.group.group_id, None)
-            self.state.pending.remove_all(self.group)
+            assert not group.members, "a member joined a deleted group"
+            state.classic.pop(group.group_id, None)
+            state.pending.remove_all(group)
+
+    return Then(forget)
 
 
 def _check_delete(group: AnyGroup | None, group_id: str, *, has_offsets: bool) -> None:
@@ -309,7 +307,7 @@ class Cleanup:
             return state.changes.change(group_id, Result(records))
         if group_id in state.classic.stored or group_id in state.consumers.by_id:
             records += group_tombstones(group, group_id)
-        effect = _Forget(state, group if isinstance(group, ClassicGroup) else None)
+        effect = _forgetting(state, group if isinstance(group, ClassicGroup) else None)
         return state.changes.change(group_id, Result(records, effects=(effect,)))
 
 
@@ -345,22 +343,10 @@ class Evictions:
         if group_id in state.classic.stored or group_id in state.consumers.by_id:
             records += group_tombstones(group, group_id)
         state.begin_eviction(group_id)
-        forget = _Forget(state, group if isinstance(group, ClassicGroup) else None)
-        end = _EndEviction(state, self.counts, group_id)
+        forget = _forgetting(state, group if isinstance(group, ClassicGroup) else None)
+        end = Then(partial(self._evicted, group_id), lambda now, code: state.end_eviction(group_id))
         return state.changes.change(group_id, Result(records, effects=(forget, end)))
 
-
-@dataclass(frozen=True, slots=True)
-class _EndEviction(Effect):
-    """Ends the eviction of a group when its tombstones are committed, or have failed."""
-
-    state: ShardState
-    counts: GroupCounts
-    group_id: str
-
-    def committed(self, now: Now, result: Decision) -> None:
+    def _evicted(self, group_id: str, now: Now) -> None:
         self.counts.groups_evicted += 1
-        self.state.end_eviction(self.group_id)
-
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
-        self.state.end_eviction(self.group_id)
+        self._state.end_eviction(group_id)

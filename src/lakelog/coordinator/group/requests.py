@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.change_queue import ChangeQueue, GroupRequest
+from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.member import Join
 from lakelog.coordinator.group.classic.member_requests import Sync, leave_response, unknown_members
@@ -24,26 +24,14 @@ from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.requests import answered, complete
-from lakelog.coordinator.shard import Effect, Now, Reply, Result
+from lakelog.coordinator.shard import Now, Reply, Result, Then
+from lakelog.protocol import groups as messages
 from lakelog.protocol.group_members import (
     HeartbeatRequest,
     HeartbeatResponse,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
-)
-from lakelog.protocol.groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
 )
 from lakelog.protocol.offsets import OffsetDeleteRequest, OffsetDeleteResponse
 from lakelog.runtime.api import Tasks
@@ -68,10 +56,10 @@ class _DeleteGroup(GroupRequest):
         self.codes[self.key] = reply
         if len(self.codes) == len(self.names):
             rows = [
-                DeletableGroupResult(group_id=group_id, error_code=self.codes[group_id])
+                messages.DeletableGroupResult(group_id=group_id, error_code=self.codes[group_id])
                 for group_id in self.names
             ]
-            complete(self.future, DeleteGroupsResponse(results=rows))
+            complete(self.future, messages.DeleteGroupsResponse(results=rows))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -98,21 +86,23 @@ class GroupAdmin:
     def _shard_of(self, group_id: str) -> GroupShard:
         return self._host.shard_of(group_id, allows_empty=True)
 
-    def list_groups(self, request: ListGroupsRequest) -> Reply[ListGroupsResponse]:
+    def list_groups(
+        self, request: messages.ListGroupsRequest
+    ) -> Reply[messages.ListGroupsResponse]:
         """Return the groups coordinated by this broker that match the filters.
 
         The response has COORDINATOR_LOAD_IN_PROGRESS while a partition is loading.
         """
         if self._host.loading:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            return answered(self._tasks, ListGroupsResponse(error_code=code))
+            return answered(self._tasks, messages.ListGroupsResponse(error_code=code))
         group_filter = GroupFilter(request.states_filter, request.types_filter)
         groups = [
             listed
             for shard in self._host.active_shards()
             for listed in shard.queries.list_groups(group_filter)
         ]
-        return answered(self._tasks, ListGroupsResponse(groups=groups))
+        return answered(self._tasks, messages.ListGroupsResponse(groups=groups))
 
     def progress(self) -> list[GroupProgress]:
         """Return members and committed offsets of all groups coordinated by this broker."""
@@ -120,30 +110,30 @@ class GroupAdmin:
         return [group for shard in shards for group in shard.queries.progress()]
 
     def describe_groups(
-        self, request: DescribeGroupsRequest, version: int
-    ) -> Reply[DescribeGroupsResponse]:
+        self, request: messages.DescribeGroupsRequest, version: int
+    ) -> Reply[messages.DescribeGroupsResponse]:
         """Return the description of each classic group, or its own error code."""
         groups = [self._describe(name, version) for name in dict.fromkeys(request.groups)]
         if request.include_authorized_operations:
             _authorize(groups)
-        return answered(self._tasks, DescribeGroupsResponse(groups=groups))
+        return answered(self._tasks, messages.DescribeGroupsResponse(groups=groups))
 
-    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+    def _describe(self, group_id: str, version: int) -> messages.DescribedGroup:
         try:
             return self._shard_of(group_id).queries.describe(group_id, version)
         except KafkaError as error:
-            return DescribedGroup(group_id=group_id, error_code=error.code)
+            return messages.DescribedGroup(group_id=group_id, error_code=error.code)
 
     def consumer_group_describe(
-        self, request: ConsumerGroupDescribeRequest
-    ) -> Reply[ConsumerGroupDescribeResponse]:
+        self, request: messages.ConsumerGroupDescribeRequest
+    ) -> Reply[messages.ConsumerGroupDescribeResponse]:
         """Return the description of each consumer group, or its own error code (KIP-848)."""
         groups = [self._describe_consumer(name) for name in dict.fromkeys(request.group_ids)]
         if request.include_authorized_operations:
             _authorize(groups)
-        return answered(self._tasks, ConsumerGroupDescribeResponse(groups=groups))
+        return answered(self._tasks, messages.ConsumerGroupDescribeResponse(groups=groups))
 
-    def _describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
+    def _describe_consumer(self, group_id: str) -> messages.DescribedConsumerGroup:
         code = ErrorCode.INVALID_GROUP_ID
         if not self._config.is_enabled:
             code = ErrorCode.UNSUPPORTED_VERSION
@@ -152,9 +142,11 @@ class GroupAdmin:
                 return self._shard_of(group_id).queries.describe_consumer(group_id)
             except KafkaError as error:
                 code = error.code
-        return DescribedConsumerGroup(group_id=group_id, error_code=code)
+        return messages.DescribedConsumerGroup(group_id=group_id, error_code=code)
 
-    def delete_groups(self, request: DeleteGroupsRequest) -> Reply[DeleteGroupsResponse]:
+    def delete_groups(
+        self, request: messages.DeleteGroupsRequest
+    ) -> Reply[messages.DeleteGroupsResponse]:
         """Delete groups; each group has its own error code, for example NON_EMPTY_GROUP.
 
         The response comes when all decisions are committed or refused.
@@ -165,7 +157,7 @@ class GroupAdmin:
         for name in names:
             self._host.ask(_DeleteGroup(future=future, key=name, names=names, codes=codes))
         if not names:
-            complete(future, DeleteGroupsResponse())
+            complete(future, messages.DeleteGroupsResponse())
         return future
 
     def offset_delete(self, request: OffsetDeleteRequest) -> Reply[OffsetDeleteResponse]:
@@ -182,7 +174,7 @@ _GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """READ, DELETE, DESCRIBE and those on configurations, as bits of Kafka's AclOperation."""
 
 
-def _authorize(groups: Iterable[DescribedGroup | DescribedConsumerGroup]) -> None:
+def _authorize(groups: Iterable[messages.DescribedGroup | messages.DescribedConsumerGroup]) -> None:
     """Set the operations of each group that was found: clients are not authenticated."""
     for group in groups:
         if not group.error_code:
@@ -203,22 +195,12 @@ class JoinGroup(Join):
             return shard.classic_members.join(now, consumer, self)
         # A consumer group without members is deleted first; the classic group gets its name.
         records = consumer_tombstones(consumer).records
-        decision = Result(records, effects=(_JoinAfter(shard.changes, self),))
+        join = Then(
+            lambda now: (shard.changes.decide_again(now, self),),
+            lambda now, code: self.refuse(code),
+        )
+        decision = Result(records, effects=(join,))
         return shard.changes.change(self.key, decision)
-
-
-@dataclass(frozen=True, slots=True)
-class _JoinAfter(Effect):
-    """Decides a JoinGroup after the records of another decision."""
-
-    changes: ChangeQueue
-    join: JoinGroup
-
-    def committed(self, now: Now, result: Decision) -> tuple[Decision, ...]:
-        return (self.changes.decide_again(now, self.join),)
-
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
-        self.join.refuse(code)
 
 
 class SyncGroup(Sync):
@@ -280,30 +262,15 @@ class LeaveGroup(GroupRequest):
             return Result(reply=unknown_members(self.members))
         decision, responses = shard.leaves.leave(now, group, self.members)
         shard.state.classic.forget_if_unused(group)
-        return replace(decision, effects=(_Left(self, responses),))
+        # Also if the record of the empty group cannot be written: the members have left anyway.
+        left = Then(lambda now: self.answer(responses), lambda now, code: self.answer(responses))
+        return replace(decision, effects=(left,))
 
     def answer(self, reply: list[MemberResponse]) -> None:
         complete(self.future, leave_response(reply, self.version))
 
     def refuse(self, code: ErrorCode) -> None:
         complete(self.future, LeaveGroupResponse(error_code=code))
-
-
-@dataclass(frozen=True, slots=True)
-class _Left(Effect):
-    """Answers a LeaveGroup, also if the record of the empty group could not be written.
-
-    The members have left anyway.
-    """
-
-    request: LeaveGroup
-    responses: list[MemberResponse]
-
-    def committed(self, now: Now, result: Decision) -> None:
-        self.request.answer(self.responses)
-
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
-        self.request.answer(self.responses)
 
 
 def _classic(shard: GroupShard, group_id: str) -> ClassicGroup:

@@ -24,22 +24,9 @@ from lakelog.coordinator.transaction.state import (
 )
 from lakelog.protocol.api import OWN_TAGS
 from lakelog.protocol.commit_sets import SinkParent
+from lakelog.wire import schema as wire
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.primitives import WireError
-from lakelog.wire.schema import (
-    Buffer,
-    Message,
-    Struct,
-    array,
-    binary,
-    boolean,
-    int8,
-    int16,
-    int32,
-    int64,
-    string,
-    struct,
-)
 
 _INT16 = Format(">h")
 _TRANSACTION_LOG = 0
@@ -49,48 +36,52 @@ _SINK_BYTES = ("last_set", "former_runs", "earlier_runs", "content")
 _SINK_FIELDS = ("query_id", "run_id", "next_batch", "expires", *_SINK_BYTES)
 
 
-class TransactionLogKey(Message, versions="0"):
+class TransactionLogKey(wire.Message, versions="0"):
     """The key of a record: a transactional id."""
 
-    transactional_id: str = string("0")
+    transactional_id: str = wire.string("0")
 
 
-class PartitionsSchema(Struct):
+class PartitionsSchema(wire.Struct):
     """The partitions of one topic in a transaction."""
 
-    topic: str = string()
-    partition_ids: list[int] = array(int32)
+    topic: str = wire.string()
+    partition_ids: list[int] = wire.array(wire.int32)
 
 
-class SinkSchema(Struct):
+class SinkSchema(wire.Struct):
     """The control record of a sink (docs/formats/commit-sets.md)."""
 
-    query_id: str = string()
-    run_id: str = string()
-    next_batch: int = int64(default=NO_BATCH)
-    expires: bool = boolean()
-    last_set: Buffer = binary()
-    former_runs: Buffer = binary()
-    earlier_runs: Buffer = binary()
-    content: Buffer = binary(tag=0)
+    query_id: str = wire.string()
+    run_id: str = wire.string()
+    next_batch: int = wire.int64(default=NO_BATCH)
+    expires: bool = wire.boolean()
+    last_set: wire.Buffer = wire.binary()
+    former_runs: wire.Buffer = wire.binary()
+    earlier_runs: wire.Buffer = wire.binary()
+    content: wire.Buffer = wire.binary(tag=0)
 
 
-class TransactionLogValue(Message, versions="0-1", flexible="1+"):
+class TransactionLogValue(wire.Message, versions="0-1", flexible="1+"):
     """The state of a transactional id. Times are milliseconds since the epoch."""
 
-    producer_id: int = int64()
-    previous_producer_id: int = int64("1+", tag=0, default=-1)
-    next_producer_id: int = int64("1+", tag=1, default=-1)
-    producer_epoch: int = int16()
-    next_producer_epoch: int = int16("1+", tag=3, default=-1)
-    transaction_timeout_ms: int = int32()
-    transaction_status: int = int8()
-    transaction_partitions: list[PartitionsSchema] | None = array(PartitionsSchema, nullable="0+")
-    transaction_last_update_timestamp_ms: int = int64()
-    transaction_start_timestamp_ms: int = int64()
-    client_transaction_version: int = int16("1+", tag=2)
-    sink: SinkSchema | None = struct(SinkSchema, "1+", nullable="1+", tag=OWN_TAGS, default=None)
-    parent: SinkParent | None = struct(
+    producer_id: int = wire.int64()
+    previous_producer_id: int = wire.int64("1+", tag=0, default=-1)
+    next_producer_id: int = wire.int64("1+", tag=1, default=-1)
+    producer_epoch: int = wire.int16()
+    next_producer_epoch: int = wire.int16("1+", tag=3, default=-1)
+    transaction_timeout_ms: int = wire.int32()
+    transaction_status: int = wire.int8()
+    transaction_partitions: list[PartitionsSchema] | None = wire.array(
+        PartitionsSchema, nullable="0+"
+    )
+    transaction_last_update_timestamp_ms: int = wire.int64()
+    transaction_start_timestamp_ms: int = wire.int64()
+    client_transaction_version: int = wire.int16("1+", tag=2)
+    sink: SinkSchema | None = wire.struct(
+        SinkSchema, "1+", nullable="1+", tag=OWN_TAGS, default=None
+    )
+    parent: SinkParent | None = wire.struct(
         SinkParent, "1+", nullable="1+", tag=OWN_TAGS + 1, default=None
     )
 

@@ -18,17 +18,7 @@ from lakelog.metadata.failover import AT_START, Failure
 from lakelog.metadata.features import SUPPORTED
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
-from lakelog.protocol.brokers import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-    FailedReplica,
-    Feature,
-    Listener,
-)
+from lakelog.protocol import brokers as messages
 from lakelog.runtime.api import Tasks
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.relays import ControllerLink, may_pass
@@ -121,16 +111,16 @@ class Membership:
         """
         # The controller checks it, too; only this process can say which levels it lacks.
         check_supported(self._metadata.image, self._node_id, SUPPORTED)
-        request = BrokerRegistrationRequest(
+        request = messages.BrokerRegistrationRequest(
             broker_id=self._node_id,
             cluster_id=self._metadata.image.cluster_id or "",
             incarnation_id=self._metadata.incarnation_id,
             listeners=[
-                Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                messages.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
                 for endpoint in endpoints
             ],
             features=[
-                Feature(
+                messages.Feature(
                     name=feature.name,
                     min_supported_version=feature.lowest,
                     max_supported_version=feature.highest,
@@ -143,7 +133,7 @@ class Membership:
             kept_topics_epoch=kept.broker_epoch,
             kept_topics=list(kept.topic_ids),
         )
-        response: BrokerRegistrationResponse = await self._await_controller(
+        response: messages.BrokerRegistrationResponse = await self._await_controller(
             request, lambda: self._controller.register(request)
         )
         _check(response.error_code, "the controller refused the registration")
@@ -158,9 +148,11 @@ class Membership:
 
     async def reserve_producer_ids(self) -> range:
         """Return a block of producer ids for this broker alone. Raises `KafkaError`."""
-        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self.epoch)
+        request = messages.AllocateProducerIdsRequest(
+            broker_id=self._node_id, broker_epoch=self.epoch
+        )
         # An error of this broker's own log says why, unlike the code in a response.
-        response: AllocateProducerIdsResponse = await self._link.carry_out(
+        response: messages.AllocateProducerIdsResponse = await self._link.carry_out(
             request,
             lambda: self._controller.reserve_producer_ids(request),
             is_repeatable=True,  # a second block stays unused
@@ -245,7 +237,7 @@ class Membership:
         failure = Failure(AT_START)
         failed = {(topic_id, index): failure for _, topic_id, index in partitions}
         request = self._heartbeat(failed, offline=directory_id)
-        response: BrokerHeartbeatResponse = await self._await_controller(
+        response: messages.BrokerHeartbeatResponse = await self._await_controller(
             request, lambda: self._controller.heartbeat(request)
         )
         _check(response.error_code, "the controller refused the heartbeat")
@@ -354,9 +346,9 @@ class Membership:
             await self._metadata.refresh_if_possible()
 
     async def _beat(
-        self, request: BrokerHeartbeatRequest, patience_s: float
-    ) -> BrokerHeartbeatResponse:
-        response: BrokerHeartbeatResponse = await self._link.carry_out(
+        self, request: messages.BrokerHeartbeatRequest, patience_s: float
+    ) -> messages.BrokerHeartbeatResponse:
+        response: messages.BrokerHeartbeatResponse = await self._link.carry_out(
             request,
             lambda: self._controller.heartbeat(request),
             patience_s=patience_s,
@@ -365,7 +357,7 @@ class Membership:
         )
         return response
 
-    def heartbeat(self) -> BrokerHeartbeatRequest | None:
+    def heartbeat(self) -> messages.BrokerHeartbeatRequest | None:
         """Return a request with the present state of this broker, None unless it serves."""
         return self._heartbeat(self._failed) if self._serves else None
 
@@ -375,8 +367,8 @@ class Membership:
         *,
         want_shut_down: bool = False,
         offline: bytes | None = None,
-    ) -> BrokerHeartbeatRequest:
-        return BrokerHeartbeatRequest(
+    ) -> messages.BrokerHeartbeatRequest:
+        return messages.BrokerHeartbeatRequest(
             broker_id=self._node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._metadata.image.end - 1,
@@ -385,7 +377,7 @@ class Membership:
             offline_log_dirs=[] if offline is None else [offline],
             is_read_only=self._is_read_only,
             failed_replicas=[
-                FailedReplica(
+                messages.FailedReplica(
                     topic_id=topic_id,
                     partition_index=index,
                     leader_epoch=failure.leader_epoch,

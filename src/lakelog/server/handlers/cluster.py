@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import FeatureUpdate, UpgradeType
-from lakelog.protocol.cluster import (
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    FeatureUpdateKey,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-    UpdatableFeatureResult,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from lakelog.protocol import cluster as messages
 from lakelog.server.authentication import BROKER
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
@@ -27,8 +17,8 @@ _OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 
 def describe_cluster(
-    broker: Broker, context: Context, request: DescribeClusterRequest
-) -> DescribeClusterResponse:
+    broker: Broker, context: Context, request: messages.DescribeClusterRequest
+) -> messages.DescribeClusterResponse:
     """DescribeCluster (60): returns the cluster id, the controller and the brokers.
 
     The brokers have their addresses for the client's listener.
@@ -43,11 +33,11 @@ def describe_cluster(
     nodes = broker.nodes_for(context.connection)
     if request.include_fenced_brokers:
         nodes += broker.fenced_nodes_for(context.connection)
-    response = DescribeClusterResponse(
+    response = messages.DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.controller_id,
         brokers=[
-            DescribeClusterBroker(
+            messages.DescribeClusterBroker(
                 broker_id=node.node_id,
                 host=node.host,
                 port=node.port,
@@ -72,7 +62,7 @@ def _misses(broker: Broker, controller_id: int) -> bool:
     )
 
 
-def _note_call(broker: Broker, caller: int, request: DescribeClusterRequest) -> int:
+def _note_call(broker: Broker, caller: int, request: messages.DescribeClusterRequest) -> int:
     """Note a call of another broker; return the number that denies it a lease."""
     silence, metadata = broker.silence, broker.metadata
     silence.note_request(caller)
@@ -84,16 +74,16 @@ def _note_call(broker: Broker, caller: int, request: DescribeClusterRequest) -> 
 
 
 def _refused(
-    request: DescribeClusterRequest, code: ErrorCode, message: str
-) -> DescribeClusterResponse:
-    return DescribeClusterResponse(
+    request: messages.DescribeClusterRequest, code: ErrorCode, message: str
+) -> messages.DescribeClusterResponse:
+    return messages.DescribeClusterResponse(
         endpoint_type=request.endpoint_type, error_code=code, error_message=message
     )
 
 
 async def update_features(
-    broker: Broker, context: Context, request: UpdateFeaturesRequest
-) -> UpdateFeaturesResponse:
+    broker: Broker, context: Context, request: messages.UpdateFeaturesRequest
+) -> messages.UpdateFeaturesResponse:
     """UpdateFeatures (57): finalizes levels of features, all of the request or none.
 
     Version 0 allows any downgrade or none; before version 2 each feature has a result.
@@ -104,14 +94,15 @@ async def update_features(
     try:
         await broker.controller.update_features(updates, validate_only=request.validate_only)
     except KafkaError as error:
-        return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+        return messages.UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
     results = [
-        UpdatableFeatureResult(feature=update.name, error_message=None) for update in updates
+        messages.UpdatableFeatureResult(feature=update.name, error_message=None)
+        for update in updates
     ]
-    return UpdateFeaturesResponse(error_message=None, results=results)
+    return messages.UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:
+def _update(update: messages.FeatureUpdateKey, version: int) -> FeatureUpdate:
     kind = update.upgrade_type
     if version == 0 and update.allow_downgrade:
         kind = UpgradeType.SAFE_DOWNGRADE
@@ -119,8 +110,8 @@ def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:
 
 
 async def unregister_broker(
-    broker: Broker, context: Context, request: UnregisterBrokerRequest
-) -> UnregisterBrokerResponse:
+    broker: Broker, context: Context, request: messages.UnregisterBrokerRequest
+) -> messages.UnregisterBrokerResponse:
     """UnregisterBroker (64): removes the registration of a broker that will not return.
 
     The response has BROKER_ID_NOT_REGISTERED for an unknown one and INVALID_REQUEST for a running
@@ -129,32 +120,34 @@ async def unregister_broker(
     try:
         await broker.controller.unregister(request.broker_id)
     except KafkaError as error:
-        return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
-    return UnregisterBrokerResponse(error_message=None)
+        return messages.UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+    return messages.UnregisterBrokerResponse(error_message=None)
 
 
 def _failed(
-    context: Context, request: UpdateFeaturesRequest | UnregisterBrokerRequest, error: KafkaError
+    context: Context,
+    request: messages.UpdateFeaturesRequest | messages.UnregisterBrokerRequest,
+    error: KafkaError,
 ) -> Message:
     return context.api.response(error_code=error.code, error_message=error.message)
 
 
 APIS = (
     ServedApi(
-        DescribeClusterRequest,
+        messages.DescribeClusterRequest,
         describe_cluster,
         done="Brokers, fenced ones on request (KIP-1073).",
         missing="Controllers: one of the brokers is the controller.",
     ),
     ServedApi(
-        UpdateFeaturesRequest,
+        messages.UpdateFeaturesRequest,
         update_features,
         done="transaction.version, lakelog.metadata.version.",
         missing="metadata.version and other levels of Apache Kafka.",
         by_controller=_failed,
     ),
     ServedApi(
-        UnregisterBrokerRequest,
+        messages.UnregisterBrokerRequest,
         unregister_broker,
         done="Stopped brokers; their replicas stay offline.",
         missing="Running brokers, which Kafka unregisters too.",

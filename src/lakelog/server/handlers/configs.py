@@ -24,33 +24,18 @@ from lakelog.metadata.describe_configs import (
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ResourceType
-from lakelog.protocol.configs import (
-    AlterConfigsRequest,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-    ConfigResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-)
+from lakelog.protocol import configs as messages
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
 from lakelog.wire.schema import Message
 
-_Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
+_Request = messages.AlterConfigsRequest | messages.IncrementalAlterConfigsRequest
 
 
 def describe_configs(
-    broker: Broker, context: Context, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+    broker: Broker, context: Context, request: messages.DescribeConfigsRequest
+) -> messages.DescribeConfigsResponse:
     """DescribeConfigs (32): returns the settings in force and the source of each.
 
     A resource that is named twice is described once.
@@ -58,15 +43,17 @@ def describe_configs(
     once = {
         (resource.resource_type, resource.resource_name): resource for resource in request.resources
     }
-    return DescribeConfigsResponse(
+    return messages.DescribeConfigsResponse(
         results=[_described(broker, resource, request) for resource in once.values()]
     )
 
 
 def _described(
-    broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
-) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
+    broker: Broker,
+    resource: messages.DescribeConfigsResource,
+    request: messages.DescribeConfigsRequest,
+) -> messages.DescribeConfigsResult:
+    result = messages.DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
@@ -86,7 +73,7 @@ def _described(
     return result
 
 
-def _find(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedConfig]:
+def _find(broker: Broker, resource: messages.DescribeConfigsResource) -> list[DescribedConfig]:
     keys = resource.configuration_keys
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
@@ -113,8 +100,8 @@ def _find(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedCo
 
 def _setting(
     config: DescribedConfig, *, with_synonyms: bool, with_documentation: bool
-) -> DescribeConfigsResourceResult:
-    row = DescribeConfigsResourceResult(
+) -> messages.DescribeConfigsResourceResult:
+    row = messages.DescribeConfigsResourceResult(
         name=config.name,
         value=config.value,
         read_only=config.read_only,
@@ -124,7 +111,7 @@ def _setting(
     )
     if with_synonyms:
         row.synonyms = [
-            DescribeConfigsSynonym(name=item.name, value=item.value, source=item.source)
+            messages.DescribeConfigsSynonym(name=item.name, value=item.value, source=item.source)
             for item in config.synonyms
         ]
     if with_documentation:
@@ -133,8 +120,8 @@ def _setting(
 
 
 async def alter_configs(
-    broker: Broker, context: Context, request: AlterConfigsRequest
-) -> AlterConfigsResponse:
+    broker: Broker, context: Context, request: messages.AlterConfigsRequest
+) -> messages.AlterConfigsResponse:
     """AlterConfigs (33): replaces all settings of topics and brokers, each in one change."""
     replacements = [
         Replacement(
@@ -151,12 +138,12 @@ async def alter_configs(
             image, replacements, broker=broker.static_config, validate_only=request.validate_only
         ),
     )
-    return AlterConfigsResponse(responses=results)
+    return messages.AlterConfigsResponse(responses=results)
 
 
 async def incremental_alter_configs(
-    broker: Broker, context: Context, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
+    broker: Broker, context: Context, request: messages.IncrementalAlterConfigsRequest
+) -> messages.IncrementalAlterConfigsResponse:
     """IncrementalAlterConfigs (44): changes single keys of topics and brokers (KIP-339)."""
     changes = [
         ResourceChange(
@@ -176,12 +163,12 @@ async def incremental_alter_configs(
             image, changes, broker=broker.static_config, validate_only=request.validate_only
         ),
     )
-    return IncrementalAlterConfigsResponse(responses=results)
+    return messages.IncrementalAlterConfigsResponse(responses=results)
 
 
 async def _submitted(
     broker: Broker, request: _Request, plan: Callable[[MetadataImage], Plan[list[ConfigResult]]]
-) -> list[AlterConfigsResourceResponse]:
+) -> list[messages.AlterConfigsResourceResponse]:
     try:
         # A shorter retention frees space.
         results = await broker.metadata.submit(plan, from_reserve=True)
@@ -202,9 +189,9 @@ def _failures(request: _Request, error: KafkaError) -> list[ConfigResult]:
     ]
 
 
-def _results(results: Iterable[ConfigResult]) -> list[AlterConfigsResourceResponse]:
+def _results(results: Iterable[ConfigResult]) -> list[messages.AlterConfigsResourceResponse]:
     return [
-        AlterConfigsResourceResponse(
+        messages.AlterConfigsResourceResponse(
             resource_type=result.resource_type,
             resource_name=result.resource_name,
             error_code=result.error,
@@ -215,8 +202,8 @@ def _results(results: Iterable[ConfigResult]) -> list[AlterConfigsResourceRespon
 
 
 def list_config_resources(
-    broker: Broker, context: Context, request: ListConfigResourcesRequest
-) -> ListConfigResourcesResponse:
+    broker: Broker, context: Context, request: messages.ListConfigResourcesRequest
+) -> messages.ListConfigResourcesResponse:
     """ListConfigResources (74): returns configurable topics, brokers and groups (KIP-1142).
 
     Version 0 asks for client metrics only, which lakelog does not have.
@@ -224,13 +211,13 @@ def list_config_resources(
     The response has UNSUPPORTED_VERSION if a type is unknown.
     """
     if context.version == 0:
-        return ListConfigResourcesResponse()
+        return messages.ListConfigResourcesResponse()
     types = set(request.resource_types) or set(ResourceType)
     if not types <= set(ResourceType):
-        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(
+        return messages.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return messages.ListConfigResourcesResponse(
         config_resources=[
-            ConfigResource(resource_name=name, resource_type=resource_type)
+            messages.ConfigResource(resource_name=name, resource_type=resource_type)
             for resource_type in sorted(types)
             for name in _resource_names(broker, resource_type)
         ]
@@ -248,27 +235,27 @@ def _resource_names(broker: Broker, resource_type: int) -> list[str]:
 
 APIS = (
     ServedApi(
-        DescribeConfigsRequest,
+        messages.DescribeConfigsRequest,
         describe_configs,
         done="Topics, brokers and groups, with sources, synonyms, types and documentation.",
         missing="Broker loggers; client metrics.",
     ),
     ServedApi(
-        AlterConfigsRequest,
+        messages.AlterConfigsRequest,
         alter_configs,
         done="Topics, brokers and groups; replaces all settings of a resource.",
         missing="Broker loggers; client metrics.",
         by_controller=_change_failed,
     ),
     ServedApi(
-        IncrementalAlterConfigsRequest,
+        messages.IncrementalAlterConfigsRequest,
         incremental_alter_configs,
         done="Topics, brokers and groups: set, delete, append, subtract, validation only.",
         missing="Broker loggers; client metrics.",
         by_controller=_change_failed,
     ),
     ServedApi(
-        ListConfigResourcesRequest,
+        messages.ListConfigResourcesRequest,
         list_config_resources,
         done="Topics, brokers and groups.",
         missing="Client metrics.",

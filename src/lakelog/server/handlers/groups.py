@@ -6,19 +6,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.shard import Reply
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
-from lakelog.protocol.groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    Coordinator,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
+from lakelog.protocol import groups as messages
 from lakelog.server.broker import Broker, Node
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
@@ -29,8 +17,8 @@ _BATCHED_SINCE = 4
 
 
 async def find_coordinator(
-    broker: Broker, context: Context, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
+    broker: Broker, context: Context, request: messages.FindCoordinatorRequest
+) -> messages.FindCoordinatorResponse:
     """FindCoordinator (10): returns the broker that coordinates a group or a transactional id.
 
     The leader of a partition of the coordinator's topic coordinates the keys of that partition. The
@@ -40,9 +28,9 @@ async def find_coordinator(
         coordinators = [
             await _find(broker, context, request.key_type, key) for key in request.coordinator_keys
         ]
-        return FindCoordinatorResponse(coordinators=coordinators)
+        return messages.FindCoordinatorResponse(coordinators=coordinators)
     one = await _find(broker, context, request.key_type, request.key)
-    return FindCoordinatorResponse(
+    return messages.FindCoordinatorResponse(
         error_code=one.error_code,
         error_message=one.error_message,
         node_id=one.node_id,
@@ -51,15 +39,15 @@ async def find_coordinator(
     )
 
 
-async def _find(broker: Broker, context: Context, key_type: int, key: str) -> Coordinator:
+async def _find(broker: Broker, context: Context, key_type: int, key: str) -> messages.Coordinator:
     try:
         topic, index = await _partition(broker, key_type, key)
         node = _leader(broker, context, topic, index)
     except KafkaError as error:
-        return Coordinator(
+        return messages.Coordinator(
             key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
         )
-    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+    return messages.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
 
 async def _partition(broker: Broker, key_type: int, key: str) -> tuple[str, int]:
@@ -89,42 +77,44 @@ def _leader(broker: Broker, context: Context, topic: str, index: int) -> Node:
 
 
 def list_groups(
-    broker: Broker, context: Context, request: ListGroupsRequest
-) -> Reply[ListGroupsResponse]:
+    broker: Broker, context: Context, request: messages.ListGroupsRequest
+) -> Reply[messages.ListGroupsResponse]:
     """ListGroups (16): lists the groups of this broker, filtered by state and type."""
     return broker.groups.admin.list_groups(request)
 
 
 def describe_groups(
-    broker: Broker, context: Context, request: DescribeGroupsRequest
-) -> DescribeGroupsResponse:
+    broker: Broker, context: Context, request: messages.DescribeGroupsRequest
+) -> messages.DescribeGroupsResponse:
     """DescribeGroups (15): returns the state and the members of classic groups."""
     return broker.groups.admin.describe_groups(request, context.version).result()
 
 
 def consumer_group_describe(
-    broker: Broker, context: Context, request: ConsumerGroupDescribeRequest
-) -> ConsumerGroupDescribeResponse:
+    broker: Broker, context: Context, request: messages.ConsumerGroupDescribeRequest
+) -> messages.ConsumerGroupDescribeResponse:
     """ConsumerGroupDescribe (69): returns the state and members of consumer groups (KIP-848)."""
     return broker.groups.admin.consumer_group_describe(request).result()
 
 
 def delete_groups(
-    broker: Broker, context: Context, request: DeleteGroupsRequest
-) -> Reply[DeleteGroupsResponse]:
+    broker: Broker, context: Context, request: messages.DeleteGroupsRequest
+) -> Reply[messages.DeleteGroupsResponse]:
     """DeleteGroups (42): deletes groups that have no members."""
     return broker.groups.admin.delete_groups(request)
 
 
 APIS = (
     ServedApi(
-        FindCoordinatorRequest,
+        messages.FindCoordinatorRequest,
         find_coordinator,
         done="Groups and transactional ids.",
         missing="Share groups.",
     ),
-    ServedApi(ListGroupsRequest, list_groups, done="Filters of states and types."),
-    ServedApi(DescribeGroupsRequest, describe_groups, done="Groups of the classic protocol."),
-    ServedApi(ConsumerGroupDescribeRequest, consumer_group_describe, done="All."),
-    ServedApi(DeleteGroupsRequest, delete_groups, done="All."),
+    ServedApi(messages.ListGroupsRequest, list_groups, done="Filters of states and types."),
+    ServedApi(
+        messages.DescribeGroupsRequest, describe_groups, done="Groups of the classic protocol."
+    ),
+    ServedApi(messages.ConsumerGroupDescribeRequest, consumer_group_describe, done="All."),
+    ServedApi(messages.DeleteGroupsRequest, delete_groups, done="All."),
 )

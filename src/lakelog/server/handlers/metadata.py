@@ -10,18 +10,7 @@ from lakelog.base.uuids import ZERO_UUID
 from lakelog.metadata.controller.topics import check_topic_name
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import TopicImage
-from lakelog.protocol.metadata import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from lakelog.protocol import metadata as messages
 from lakelog.server.broker import Broker, Node
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
@@ -40,8 +29,8 @@ _NO_CONTROLLER = -1
 
 
 def metadata(
-    broker: Broker, context: Context, request: MetadataRequest
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse] | Deferred:
+    broker: Broker, context: Context, request: messages.MetadataRequest
+) -> messages.MetadataResponse | Coroutine[Any, Any, messages.MetadataResponse] | Deferred:
     """Metadata (3): returns brokers, topics, partitions and their leaders.
 
     A topic that does not exist is created if both the request and `auto.create.topics.enable` allow
@@ -50,7 +39,7 @@ def metadata(
     if request.lease_of != _NO_LEASE:
         # An earlier version takes this answer for a lease only if it names the controller. Leases
         # are granted by BrokerHeartbeat.
-        return MetadataResponse(controller_id=_NO_CONTROLLER)
+        return messages.MetadataResponse(controller_id=_NO_CONTROLLER)
     if broker.failed_brokers:
         return _after_failures(broker, context, request)
     if _asks_for_all(request, context.version):
@@ -62,7 +51,7 @@ def metadata(
     return _response(broker, context, request, references, {})
 
 
-def _asks_for_all(request: MetadataRequest, version: int) -> bool:
+def _asks_for_all(request: messages.MetadataRequest, version: int) -> bool:
     """Return whether the request has no list: null, or empty in version 0."""
     return request.topics is None or (not request.topics and version < _NULL_MEANS_ALL_SINCE)
 
@@ -74,7 +63,7 @@ def _nodes(broker: Broker, context: Context) -> list[Node]:
     return nodes + [node for node in fenced(context.connection) if listed(node.node_id)]
 
 
-def _references(request: MetadataRequest) -> list[_Reference]:
+def _references(request: messages.MetadataRequest) -> list[_Reference]:
     return list(dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ()))
 
 
@@ -84,8 +73,8 @@ def _every_topic(broker: Broker) -> list[_Reference]:
 
 
 async def _after_failures(
-    broker: Broker, context: Context, request: MetadataRequest
-) -> MetadataResponse:
+    broker: Broker, context: Context, request: messages.MetadataRequest
+) -> messages.MetadataResponse:
     """Wait until lost leaders have successors, see `FailedBrokers`."""
     await broker.failed_brokers.wait()
     if _asks_for_all(request, context.version):
@@ -98,8 +87,8 @@ async def _after_failures(
 
 
 def _answer_all(
-    broker: Broker, context: Context, request: MetadataRequest
-) -> MetadataResponse | Deferred:
+    broker: Broker, context: Context, request: messages.MetadataRequest
+) -> messages.MetadataResponse | Deferred:
     """Describe all topics. Clients request them often, so the encoded response is kept."""
     key = (
         context.version,
@@ -121,10 +110,10 @@ def _answer_all(
 async def _create_first(
     broker: Broker,
     context: Context,
-    request: MetadataRequest,
+    request: messages.MetadataRequest,
     references: list[_Reference],
     missing: list[str],
-) -> MetadataResponse:
+) -> messages.MetadataResponse:
     """Create the `missing` topics first; return their metadata, or the errors of creation."""
     try:
         refused = await broker.topics.ensure(missing)
@@ -136,10 +125,10 @@ async def _create_first(
 def _response(
     broker: Broker,
     context: Context,
-    request: MetadataRequest,
+    request: messages.MetadataRequest,
     references: list[_Reference],
     refused: dict[str, ErrorCode],
-) -> MetadataResponse:
+) -> messages.MetadataResponse:
     availability = Availability.of(broker.node_id, broker.image, broker.partitions)
     topics = [
         _described(broker, name, topic_id, context.version, refused, availability)
@@ -150,9 +139,9 @@ def _response(
             if not topic.error_code:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     wants_cluster = request.include_cluster_authorized_operations
-    return MetadataResponse(
+    return messages.MetadataResponse(
         brokers=[
-            MetadataResponseBroker(
+            messages.MetadataResponseBroker(
                 node_id=node.node_id, host=node.host, port=node.port, rack=node.rack
             )
             for node in _nodes(broker, context)
@@ -165,7 +154,7 @@ def _response(
 
 
 def _missing_topics(
-    broker: Broker, request: MetadataRequest, references: list[_Reference]
+    broker: Broker, request: messages.MetadataRequest, references: list[_Reference]
 ) -> list[str]:
     """Return the topics to create, if that is allowed."""
     missing = [
@@ -186,12 +175,14 @@ def _described(
     version: int,
     refused: dict[str, ErrorCode],
     availability: Availability,
-) -> MetadataResponseTopic:
+) -> messages.MetadataResponseTopic:
     if topic_id != ZERO_UUID or name is None:
         return _by_id(broker, name, topic_id, version, availability)
     topic = broker.image.topic(name)
     if topic is None:
-        return MetadataResponseTopic(error_code=refused.get(name) or _missing(name), name=name)
+        return messages.MetadataResponseTopic(
+            error_code=refused.get(name) or _missing(name), name=name
+        )
     return _topic(topic, availability)
 
 
@@ -205,22 +196,22 @@ def _missing(name: str) -> ErrorCode:
 
 def _by_id(
     broker: Broker, name: str | None, topic_id: bytes, version: int, availability: Availability
-) -> MetadataResponseTopic:
+) -> messages.MetadataResponseTopic:
     """Return the topic by id, from version 12 on, or by name; ids in older versions are errors."""
     if version < _TOPIC_IDS_SINCE or topic_id == ZERO_UUID:
-        return MetadataResponseTopic(
+        return messages.MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id
         )
     topic = broker.image.topic_by_id(topic_id)
     if topic is None:
-        return MetadataResponseTopic(
+        return messages.MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
         )
     return _topic(topic, availability)
 
 
-def _topic(topic: TopicImage, availability: Availability) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
+def _topic(topic: TopicImage, availability: Availability) -> messages.MetadataResponseTopic:
+    return messages.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
@@ -233,9 +224,9 @@ def _topic(topic: TopicImage, availability: Availability) -> MetadataResponseTop
 
 def _partition(
     topic_id: bytes, partition: PartitionImage, availability: Availability
-) -> MetadataResponsePartition:
+) -> messages.MetadataResponsePartition:
     leader, error = availability.leader(topic_id, partition)
-    return MetadataResponsePartition(
+    return messages.MetadataResponsePartition(
         error_code=error,
         partition_index=partition.partition,
         leader_id=leader,
@@ -247,29 +238,29 @@ def _partition(
 
 
 def describe_topic_partitions(
-    broker: Broker, context: Context, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+    broker: Broker, context: Context, request: messages.DescribeTopicPartitionsRequest
+) -> messages.DescribeTopicPartitionsResponse:
     """DescribeTopicPartitions (75): returns topics in the order of names, by pages (KIP-966).
 
     A page ends after the requested number of partitions, or at `max.request.partition.size.limit`;
     its cursor is the start of the next page.
     """
-    start = request.cursor or Cursor(topic_name="", partition_index=0)
+    start = request.cursor or messages.Cursor(topic_name="", partition_index=0)
     asked = {topic.name for topic in request.topics}
     if start.partition_index < 0 or (request.cursor and asked and start.topic_name not in asked):
         return _refused_page(request, ErrorCode.INVALID_REQUEST)
     limit = broker.config.get_int("max.request.partition.size.limit")
     capacity = max(min(limit, request.response_partition_limit), 1)
-    response = DescribeTopicPartitionsResponse()
+    response = messages.DescribeTopicPartitionsResponse()
     availability = Availability.of(broker.node_id, broker.image, broker.partitions)
     for name in _names(broker, asked, start):
         if not capacity:
-            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            response.next_cursor = messages.Cursor(topic_name=name, partition_index=0)
             break
         first = start.partition_index if name == start.topic_name else 0
         topic = broker.image.topic(name)
         if topic is None:
-            absent = DescribeTopicPartitionsResponseTopic(
+            absent = messages.DescribeTopicPartitionsResponseTopic(
                 error_code=_missing(name), name=name, topic_authorized_operations=TOPIC_OPERATIONS
             )
             response.topics.append(absent)
@@ -278,20 +269,20 @@ def describe_topic_partitions(
         response.topics.append(_page_topic(topic, range(first, last), availability))
         capacity -= max(last - first, 0)
         if last < len(topic):
-            response.next_cursor = Cursor(topic_name=name, partition_index=last)
+            response.next_cursor = messages.Cursor(topic_name=name, partition_index=last)
             break
     return response
 
 
-def _names(broker: Broker, asked: set[str], start: Cursor) -> list[str]:
+def _names(broker: Broker, asked: set[str], start: messages.Cursor) -> list[str]:
     names = asked or set(broker.image.topic_ids)
     return sorted(name for name in names if name >= start.topic_name)
 
 
 def _page_topic(
     topic: TopicImage, numbers: range, availability: Availability
-) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(
+) -> messages.DescribeTopicPartitionsResponseTopic:
+    return messages.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
@@ -305,9 +296,9 @@ def _page_topic(
 
 def _page_partition(
     topic_id: bytes, partition: PartitionImage, availability: Availability
-) -> DescribeTopicPartitionsResponsePartition:
+) -> messages.DescribeTopicPartitionsResponsePartition:
     leader, error = availability.leader(topic_id, partition)
-    return DescribeTopicPartitionsResponsePartition(
+    return messages.DescribeTopicPartitionsResponsePartition(
         error_code=error,
         partition_index=partition.partition,
         leader_id=leader,
@@ -321,20 +312,22 @@ def _page_partition(
 
 
 def _refused_page(
-    request: DescribeTopicPartitionsRequest, code: ErrorCode
-) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
+    request: messages.DescribeTopicPartitionsRequest, code: ErrorCode
+) -> messages.DescribeTopicPartitionsResponse:
+    return messages.DescribeTopicPartitionsResponse(
         topics=[
-            DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
+            messages.DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
             for topic in request.topics
         ]
     )
 
 
 APIS = (
-    ServedApi(MetadataRequest, metadata, done="By name and by id, with creation of topics."),
     ServedApi(
-        DescribeTopicPartitionsRequest,
+        messages.MetadataRequest, metadata, done="By name and by id, with creation of topics."
+    ),
+    ServedApi(
+        messages.DescribeTopicPartitionsRequest,
         describe_topic_partitions,
         done="Pages with cursors and limits, eligible leader replicas.",
     ),

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import check_topic_name
-from lakelog.protocol.producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
+from lakelog.protocol import producers as messages
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
@@ -22,8 +14,8 @@ _FENCED_SINCE = 4
 
 
 async def init_producer_id(
-    broker: Broker, context: Context, request: InitProducerIdRequest
-) -> InitProducerIdResponse:
+    broker: Broker, context: Context, request: messages.InitProducerIdRequest
+) -> messages.InitProducerIdResponse:
     """InitProducerId (22): returns an id and epoch for an idempotent or transactional producer.
 
     Without a transactional id every call gets a new id with epoch 0, also a client that asks to
@@ -44,31 +36,31 @@ async def init_producer_id(
         producer_id = await broker.producer_ids.next()
     except KafkaError as error:
         return _no_producer_id(error.code)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    return messages.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
 async def _transactional(
-    broker: Broker, context: Context, request: InitProducerIdRequest
-) -> InitProducerIdResponse:
+    broker: Broker, context: Context, request: messages.InitProducerIdRequest
+) -> messages.InitProducerIdResponse:
     if request.run is not None or request.parent is not None:
         return await broker.transactions.sinks.initialise(request)
     answer = await broker.transactions.init_producer_id(request)
     if answer.code is ErrorCode.PRODUCER_FENCED and context.version < _FENCED_SINCE:
         return _no_producer_id(ErrorCode.INVALID_PRODUCER_EPOCH)
-    return InitProducerIdResponse(
+    return messages.InitProducerIdResponse(
         error_code=answer.code,
         producer_id=answer.producer_id,
         producer_epoch=answer.producer_epoch,
     )
 
 
-def _no_producer_id(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+def _no_producer_id(code: ErrorCode) -> messages.InitProducerIdResponse:
+    return messages.InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
 def describe_producers(
-    broker: Broker, context: Context, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
+    broker: Broker, context: Context, request: messages.DescribeProducersRequest
+) -> messages.DescribeProducersResponse:
     """DescribeProducers (61): returns the producers that the log of each partition knows (KIP-664).
 
     A partition that is named twice is described once.
@@ -78,20 +70,22 @@ def describe_producers(
         by_topic.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     ids = frozenset(request.producer_ids)
     topics = [
-        TopicResponse(
+        messages.TopicResponse(
             name=name, partitions=[_producers_of(broker, name, index, ids) for index in indexes]
         )
         for name, indexes in by_topic.items()
     ]
-    return DescribeProducersResponse(topics=topics)
+    return messages.DescribeProducersResponse(topics=topics)
 
 
-def _producers_of(broker: Broker, topic: str, index: int, ids: frozenset[int]) -> PartitionResponse:
+def _producers_of(
+    broker: Broker, topic: str, index: int, ids: frozenset[int]
+) -> messages.PartitionResponse:
     try:
         check_topic_name(topic)
         partition = broker.partitions.leader(topic, index)
     except KafkaError as error:
-        return PartitionResponse(
+        return messages.PartitionResponse(
             partition_index=index, error_code=error.code, error_message=error.message or None
         )
     entries = partition.log.producers.entries
@@ -99,14 +93,14 @@ def _producers_of(broker: Broker, topic: str, index: int, ids: frozenset[int]) -
         entries = {
             producer_id: entries[producer_id] for producer_id in ids if producer_id in entries
         }
-    return PartitionResponse(
+    return messages.PartitionResponse(
         partition_index=index,
         active_producers=[_state(producer_id, entry) for producer_id, entry in entries.items()],
     )
 
 
-def _state(producer_id: int, entry: ProducerEntry) -> ProducerState:
-    return ProducerState(
+def _state(producer_id: int, entry: ProducerEntry) -> messages.ProducerState:
+    return messages.ProducerState(
         producer_id=producer_id,
         producer_epoch=entry.epoch,
         last_sequence=entry.last_sequence,
@@ -118,10 +112,10 @@ def _state(producer_id: int, entry: ProducerEntry) -> ProducerState:
 
 APIS = (
     ServedApi(
-        InitProducerIdRequest,
+        messages.InitProducerIdRequest,
         init_producer_id,
         done="Idempotent and transactional producers; in tagged fields, sinks and their tasks.",
         missing="Two-phase commit (version 6 is not stable in Kafka either).",
     ),
-    ServedApi(DescribeProducersRequest, describe_producers, done="All."),
+    ServedApi(messages.DescribeProducersRequest, describe_producers, done="All."),
 )

@@ -16,23 +16,7 @@ from lakelog.metadata.controller.brokers import plan_forget_epochs
 from lakelog.metadata.controller.leadership import ElectionResult, ElectionType, plan_elect_leaders
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
-from lakelog.protocol.replicas import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    PartitionResult,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-    ReplicaElectionResult,
-)
+from lakelog.protocol import replicas as messages
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.monitoring.readiness import offline_reason
@@ -41,8 +25,8 @@ from lakelog.server.served_api import ServedApi
 
 
 async def elect_leaders(
-    broker: Broker, context: Context, request: ElectLeadersRequest
-) -> ElectLeadersResponse:
+    broker: Broker, context: Context, request: messages.ElectLeadersRequest
+) -> messages.ElectLeadersResponse:
     """ElectLeaders (43): moves leaders to the preferred replica, or to a replica out of sync.
 
     Version 0 has no election type and no error of the whole request.
@@ -60,19 +44,19 @@ async def elect_leaders(
         )
     except KafkaError as error:
         return _elections_failed(context, request, error)
-    return ElectLeadersResponse(replica_election_results=_elections_by_topic(results))
+    return messages.ElectLeadersResponse(replica_election_results=_elections_by_topic(results))
 
 
 def _elections_failed(
-    context: Context, request: ElectLeadersRequest, error: KafkaError
-) -> ElectLeadersResponse:
+    context: Context, request: messages.ElectLeadersRequest, error: KafkaError
+) -> messages.ElectLeadersResponse:
     """Set the error of the request in each partition too: version 0 has no other place."""
     results = [
         ElectionResult(entry.topic, partition, error.code, error.message)
         for entry in request.topic_partitions or ()
         for partition in entry.partitions
     ]
-    return ElectLeadersResponse(
+    return messages.ElectLeadersResponse(
         error_code=error.code, replica_election_results=_elections_by_topic(results)
     )
 
@@ -93,7 +77,7 @@ def _elected(
     return plan._replace(records=(*plan.records, *plan_forget_epochs(image).records))
 
 
-def _wanted_leaders(request: ElectLeadersRequest) -> dict[tuple[str, int], int]:
+def _wanted_leaders(request: messages.ElectLeadersRequest) -> dict[tuple[str, int], int]:
     named = [entry for entry in request.topic_partitions or () if entry.leaders]
     if any(len(entry.leaders) != len(entry.partitions) for entry in named):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "each partition needs one wanted leader")
@@ -111,12 +95,12 @@ def _election_type(number: int) -> ElectionType:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown election type {number}") from None
 
 
-def _elections_by_topic(results: list[ElectionResult]) -> list[ReplicaElectionResult]:
+def _elections_by_topic(results: list[ElectionResult]) -> list[messages.ReplicaElectionResult]:
     return [
-        ReplicaElectionResult(
+        messages.ReplicaElectionResult(
             topic=topic,
             partition_result=[
-                PartitionResult(
+                messages.PartitionResult(
                     partition_id=result.partition,
                     error_code=result.error,
                     error_message=result.message,
@@ -129,8 +113,8 @@ def _elections_by_topic(results: list[ElectionResult]) -> list[ReplicaElectionRe
 
 
 async def alter_partition_reassignments(
-    broker: Broker, context: Context, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+    broker: Broker, context: Context, request: messages.AlterPartitionReassignmentsRequest
+) -> messages.AlterPartitionReassignmentsResponse:
     """AlterPartitionReassignments (45): moves partitions to other brokers (KIP-455).
 
     A move to brokers that hold the partition already is done at once; other moves are rejected
@@ -152,27 +136,27 @@ async def alter_partition_reassignments(
         )
     except KafkaError as error:
         return _moves_failed(context, request, error)
-    return AlterPartitionReassignmentsResponse(
+    return messages.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allowed, responses=_moves_by_topic(results)
     )
 
 
 def _moves_failed(
-    context: Context, request: AlterPartitionReassignmentsRequest, error: KafkaError
-) -> AlterPartitionReassignmentsResponse:
-    return AlterPartitionReassignmentsResponse(
+    context: Context, request: messages.AlterPartitionReassignmentsRequest, error: KafkaError
+) -> messages.AlterPartitionReassignmentsResponse:
+    return messages.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=error.code,
         error_message=error.message,
     )
 
 
-def _moves_by_topic(results: list[ReassignmentResult]) -> list[ReassignableTopicResponse]:
+def _moves_by_topic(results: list[ReassignmentResult]) -> list[messages.ReassignableTopicResponse]:
     return [
-        ReassignableTopicResponse(
+        messages.ReassignableTopicResponse(
             name=topic,
             partitions=[
-                ReassignablePartitionResponse(
+                messages.ReassignablePartitionResponse(
                     partition_index=result.partition,
                     error_code=result.error,
                     error_message=result.message,
@@ -185,31 +169,33 @@ def _moves_by_topic(results: list[ReassignmentResult]) -> list[ReassignableTopic
 
 
 def list_partition_reassignments(
-    broker: Broker, context: Context, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+    broker: Broker, context: Context, request: messages.ListPartitionReassignmentsRequest
+) -> messages.ListPartitionReassignmentsResponse:
     """ListPartitionReassignments (46): always empty, because no move takes time."""
-    return ListPartitionReassignmentsResponse(error_message=None)
+    return messages.ListPartitionReassignmentsResponse(error_message=None)
 
 
 def describe_log_dirs(
-    broker: Broker, context: Context, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse:
+    broker: Broker, context: Context, request: messages.DescribeLogDirsRequest
+) -> messages.DescribeLogDirsResponse:
     """DescribeLogDirs (35): returns the data folder, its space, and the size of each partition.
 
     All sizes are in bytes (KIP-827).
     """
-    topics: dict[str, DescribeLogDirsTopic] = {}
+    topics: dict[str, messages.DescribeLogDirsTopic] = {}
     for partition in _sized(broker, request):
-        topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+        topic = topics.setdefault(
+            partition.topic, messages.DescribeLogDirsTopic(name=partition.topic)
+        )
         topic.partitions.append(
-            DescribeLogDirsPartition(
+            messages.DescribeLogDirsPartition(
                 partition_index=partition.index, partition_size=partition.log.size
             )
         )
     total, usable = broker.disk_space()
-    return DescribeLogDirsResponse(
+    return messages.DescribeLogDirsResponse(
         results=[
-            DescribeLogDirsResult(
+            messages.DescribeLogDirsResult(
                 log_dir=str(broker.data_path),
                 topics=list(topics.values()),
                 total_bytes=total,
@@ -226,7 +212,7 @@ def _problem(broker: Broker) -> str:
     return "; ".join(filter(None, reasons))
 
 
-def _sized(broker: Broker, request: DescribeLogDirsRequest) -> list[Partition]:
+def _sized(broker: Broker, request: messages.DescribeLogDirsRequest) -> list[Partition]:
     if request.topics is None:
         return list(broker.partitions)
     partitions = (
@@ -239,25 +225,25 @@ def _sized(broker: Broker, request: DescribeLogDirsRequest) -> list[Partition]:
 
 APIS = (
     ServedApi(
-        ElectLeadersRequest,
+        messages.ElectLeadersRequest,
         elect_leaders,
         done="Preferred and unclean, also of a named replica (a tagged field of our own).",
         by_controller=_elections_failed,
     ),
     ServedApi(
-        AlterPartitionReassignmentsRequest,
+        messages.AlterPartitionReassignmentsRequest,
         alter_partition_reassignments,
         done="Changes of the order of replicas, completed at once.",
         missing="Moves to brokers that hold no replica of the partition.",
         by_controller=_moves_failed,
     ),
     ServedApi(
-        ListPartitionReassignmentsRequest,
+        messages.ListPartitionReassignmentsRequest,
         list_partition_reassignments,
         done="Always empty, because no reassignment takes time.",
     ),
     ServedApi(
-        DescribeLogDirsRequest,
+        messages.DescribeLogDirsRequest,
         describe_log_dirs,
         done="Sizes of partitions; space and problems of the data folder.",
     ),

@@ -14,24 +14,7 @@ from lakelog.metadata.controller.topics import (
     plan_delete_topics,
 )
 from lakelog.metadata.describe_configs import ConfigSource, describe_topic
-from lakelog.protocol.topics import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
+from lakelog.protocol import topics as messages
 from lakelog.replica.partition import Partition
 from lakelog.server.appends.acknowledgement import Deletion, beginning, completed
 from lakelog.server.broker import Broker
@@ -40,7 +23,7 @@ from lakelog.server.served_api import ServedApi
 from lakelog.server.topics.topics import INTERNAL_TOPICS
 
 _CONFIGS_SINCE = 5
-_Shown = dict[tuple[tuple[str, str | None], ...], list[CreatableTopicConfigs]]
+_Shown = dict[tuple[tuple[str, str | None], ...], list[messages.CreatableTopicConfigs]]
 """The configuration in the response, shared by topics with the same settings."""
 _IDS_SINCE = 6
 _DISABLED_CODE_SINCE = 3
@@ -50,8 +33,8 @@ _UNKNOWN = -1
 
 
 async def create_topics(
-    broker: Broker, context: Context, request: CreateTopicsRequest
-) -> CreateTopicsResponse:
+    broker: Broker, context: Context, request: messages.CreateTopicsRequest
+) -> messages.CreateTopicsResponse:
     """CreateTopics (19): creates or rejects each topic on its own.
 
     From version 5 on the response shows the new topic's counts and its whole configuration.
@@ -64,7 +47,7 @@ async def create_topics(
     except KafkaError as error:
         return _creation_failed(context, request, error)
     shown: _Shown = {}
-    return CreateTopicsResponse(
+    return messages.CreateTopicsResponse(
         topics=[
             _created(broker, topic, result, context.version, shown)
             for topic, result in zip(new_topics, results, strict=True)
@@ -73,11 +56,11 @@ async def create_topics(
 
 
 def _creation_failed(
-    context: Context, request: CreateTopicsRequest, error: KafkaError
-) -> CreateTopicsResponse:
-    return CreateTopicsResponse(
+    context: Context, request: messages.CreateTopicsRequest, error: KafkaError
+) -> messages.CreateTopicsResponse:
+    return messages.CreateTopicsResponse(
         topics=[
-            CreatableTopicResult(
+            messages.CreatableTopicResult(
                 name=topic.name, error_code=error.code, error_message=error.message
             )
             for topic in request.topics
@@ -85,7 +68,7 @@ def _creation_failed(
     )
 
 
-def _new_topic(topic: CreatableTopic) -> NewTopic:
+def _new_topic(topic: messages.CreatableTopic) -> NewTopic:
     return NewTopic(
         topic.name,
         partitions=topic.num_partitions,
@@ -97,8 +80,8 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 def _created(
     broker: Broker, topic: NewTopic, result: TopicResult, version: int, shown: _Shown
-) -> CreatableTopicResult:
-    response = CreatableTopicResult(
+) -> messages.CreatableTopicResult:
+    response = messages.CreatableTopicResult(
         name=topic.name,
         topic_id=result.topic_id,
         error_code=result.error,
@@ -115,10 +98,10 @@ def _created(
     return response
 
 
-def _created_configs(broker: Broker, topic: NewTopic) -> list[CreatableTopicConfigs]:
+def _created_configs(broker: Broker, topic: NewTopic) -> list[messages.CreatableTopicConfigs]:
     given = dict(topic.configs)
     return [
-        CreatableTopicConfigs(
+        messages.CreatableTopicConfigs(
             name=config.name,
             value=given.get(config.name, config.value),
             config_source=ConfigSource.TOPIC if config.name in given else config.source,
@@ -129,8 +112,8 @@ def _created_configs(broker: Broker, topic: NewTopic) -> list[CreatableTopicConf
 
 
 async def create_partitions(
-    broker: Broker, context: Context, request: CreatePartitionsRequest
-) -> CreatePartitionsResponse:
+    broker: Broker, context: Context, request: messages.CreatePartitionsRequest
+) -> messages.CreatePartitionsResponse:
     """CreatePartitions (37): increases the number of a topic's partitions; it never decreases.
 
     Apache Kafka lets internal topics grow too, and then looks for groups in the wrong partition
@@ -152,9 +135,9 @@ async def create_partitions(
         results = await broker.topics.add_partitions(increases, validate_only=request.validate_only)
     except KafkaError as error:
         return _increase_failed(context, request, error)
-    return CreatePartitionsResponse(
+    return messages.CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(
+            messages.CreatePartitionsTopicResult(
                 name=topic.name, error_code=result.error, error_message=result.message
             )
             for topic, result in zip(increases, results, strict=True)
@@ -163,11 +146,11 @@ async def create_partitions(
 
 
 def _increase_failed(
-    context: Context, request: CreatePartitionsRequest, error: KafkaError
-) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(
+    context: Context, request: messages.CreatePartitionsRequest, error: KafkaError
+) -> messages.CreatePartitionsResponse:
+    return messages.CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(
+            messages.CreatePartitionsTopicResult(
                 name=topic.name, error_code=error.code, error_message=error.message
             )
             for topic in request.topics
@@ -176,8 +159,8 @@ def _increase_failed(
 
 
 async def delete_topics(
-    broker: Broker, context: Context, request: DeleteTopicsRequest
-) -> DeleteTopicsResponse:
+    broker: Broker, context: Context, request: messages.DeleteTopicsRequest
+) -> messages.DeleteTopicsResponse:
     """DeleteTopics (20): deletes topics by name, from version 6 on also by id.
 
     The change of metadata may use the disk's reserve: it frees space.
@@ -195,15 +178,15 @@ async def delete_topics(
     return _deletion_response(context, results)
 
 
-def _references(context: Context, request: DeleteTopicsRequest) -> list[TopicReference]:
+def _references(context: Context, request: messages.DeleteTopicsRequest) -> list[TopicReference]:
     if context.version >= _IDS_SINCE:
         return [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
     return [TopicReference(name) for name in request.topic_names]
 
 
 def _deletion_failed(
-    context: Context, request: DeleteTopicsRequest, error: KafkaError
-) -> DeleteTopicsResponse:
+    context: Context, request: messages.DeleteTopicsRequest, error: KafkaError
+) -> messages.DeleteTopicsResponse:
     results = [
         TopicResult(topic.name, topic.topic_id, error.code, error.message)
         for topic in _references(context, request)
@@ -211,10 +194,12 @@ def _deletion_failed(
     return _deletion_response(context, results)
 
 
-def _deletion_response(context: Context, results: list[TopicResult]) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(
+def _deletion_response(
+    context: Context, results: list[TopicResult]
+) -> messages.DeleteTopicsResponse:
+    return messages.DeleteTopicsResponse(
         responses=[
-            DeletableTopicResult(
+            messages.DeletableTopicResult(
                 name=result.name,
                 topic_id=result.topic_id,
                 error_code=_deletion_code(result.error, context.version),
@@ -233,8 +218,8 @@ def _deletion_code(code: ErrorCode, version: int) -> ErrorCode:
 
 
 async def delete_records(
-    broker: Broker, context: Context, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse:
+    broker: Broker, context: Context, request: messages.DeleteRecordsRequest
+) -> messages.DeleteRecordsResponse:
     """DeleteRecords (21): advances log start offsets; version 2 differs in encoding only.
 
     Records before the offset cannot be read any more; the next retention run deletes their
@@ -254,7 +239,7 @@ async def delete_records(
     deadline = broker.clock.monotonic() + request.timeout_ms / 1000
     await _begun(broker, request, deadline)
     topics = [
-        DeleteRecordsTopicResult(
+        messages.DeleteRecordsTopicResult(
             name=topic.name,
             partitions=[
                 _delete_from(broker, topic.name, entry, force=request.force)
@@ -270,10 +255,10 @@ async def delete_records(
             result.low_watermark = _UNKNOWN
     _log_durable(broker, topics)
     await _replicated(broker, topics, deadline)
-    return DeleteRecordsResponse(topics=topics)
+    return messages.DeleteRecordsResponse(topics=topics)
 
 
-async def _begun(broker: Broker, request: DeleteRecordsRequest, deadline: float) -> None:
+async def _begun(broker: Broker, request: messages.DeleteRecordsRequest, deadline: float) -> None:
     """Wait where a new leader does not know yet whether the records are committed."""
     ends = [
         (broker.partitions.get(topic.name, entry.partition_index), entry.offset)
@@ -293,8 +278,8 @@ def _is_committed(partition: Partition, offset: int) -> bool:
 
 
 def _delete_from(
-    broker: Broker, topic: str, entry: DeleteRecordsPartition, *, force: bool
-) -> DeleteRecordsPartitionResult:
+    broker: Broker, topic: str, entry: messages.DeleteRecordsPartition, *, force: bool
+) -> messages.DeleteRecordsPartitionResult:
     index = entry.partition_index
     try:
         if topic in INTERNAL_TOPICS:
@@ -308,14 +293,14 @@ def _delete_from(
         if low > start:
             broker.noted_starts.setdefault(partition, start)
     except KafkaError as error:
-        return DeleteRecordsPartitionResult(
+        return messages.DeleteRecordsPartitionResult(
             partition_index=index, low_watermark=_UNKNOWN, error_code=error.code
         )
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low)
+    return messages.DeleteRecordsPartitionResult(partition_index=index, low_watermark=low)
 
 
 async def _replicated(
-    broker: Broker, topics: list[DeleteRecordsTopicResult], deadline: float
+    broker: Broker, topics: list[messages.DeleteRecordsTopicResult], deadline: float
 ) -> None:
     """Wait until the live followers have deleted the records, and set the errors of the others."""
 
@@ -339,7 +324,7 @@ async def _replicated(
             result.error_code, result.low_watermark = error.code, _UNKNOWN
 
 
-def _log_durable(broker: Broker, topics: list[DeleteRecordsTopicResult]) -> None:
+def _log_durable(broker: Broker, topics: list[messages.DeleteRecordsTopicResult]) -> None:
     """Log each deletion that succeeded, possibly after failed attempts."""
     for topic in topics:
         for result in topic.partitions:
@@ -356,7 +341,7 @@ def _log_durable(broker: Broker, topics: list[DeleteRecordsTopicResult]) -> None
         del broker.noted_starts[partition]
 
 
-def _log_deletion(topic: str, result: DeleteRecordsPartitionResult, start: int) -> None:
+def _log_deletion(topic: str, result: messages.DeleteRecordsPartitionResult, start: int) -> None:
     logger.info(
         "Deleted records of %s-%d from offset %d to before %d",
         topic,
@@ -375,27 +360,27 @@ def _log_deletion(topic: str, result: DeleteRecordsPartitionResult, start: int) 
 
 APIS = (
     ServedApi(
-        CreateTopicsRequest,
+        messages.CreateTopicsRequest,
         create_topics,
         done="Counts, assignments, configurations, validation only.",
         missing="At most 10,000 partitions in one request.",
         by_controller=_creation_failed,
     ),
     ServedApi(
-        CreatePartitionsRequest,
+        messages.CreatePartitionsRequest,
         create_partitions,
         done="With and without assignments.",
         missing="Internal topics, whose number of partitions is fixed.",
         by_controller=_increase_failed,
     ),
     ServedApi(
-        DeleteTopicsRequest,
+        messages.DeleteTopicsRequest,
         delete_topics,
         done="By name and by id.",
         by_controller=_deletion_failed,
     ),
     ServedApi(
-        DeleteRecordsRequest,
+        messages.DeleteRecordsRequest,
         delete_records,
         done="All; the response is sent when the change is durable on all live replicas.",
     ),

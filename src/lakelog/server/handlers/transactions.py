@@ -11,29 +11,7 @@ from lakelog.coordinator.transaction.endings import Marker
 from lakelog.coordinator.transaction.producers import fenced_code
 from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
-from lakelog.protocol.transactions import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTopicResult,
-    AddPartitionsToTxnTransaction,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    WritableTxnMarker,
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from lakelog.protocol import transactions as messages
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
@@ -45,8 +23,8 @@ _NONE = -1
 
 
 async def add_partitions_to_txn(
-    broker: Broker, context: Context, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse:
+    broker: Broker, context: Context, request: messages.AddPartitionsToTxnRequest
+) -> messages.AddPartitionsToTxnResponse:
     """AddPartitionsToTxn (24): makes partitions part of a transaction.
 
     Clients name the partitions of one transaction; from version 4 on brokers verify or add
@@ -55,13 +33,13 @@ async def add_partitions_to_txn(
     if context.version < _BATCHED_SINCE:
         topics = request.v3_and_below_topics
         codes = await _add_for_client(broker, context, request)
-        return AddPartitionsToTxnResponse(
+        return messages.AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=_partition_results(topics, codes)
         )
     # All are decided before the first one is awaited: their records are replicated side by side.
     decided = [(transaction, _decide(broker, transaction)) for transaction in request.transactions]
     results = [
-        AddPartitionsToTxnResult(
+        messages.AddPartitionsToTxnResult(
             transactional_id=transaction.transactional_id,
             topic_results=_partition_results(
                 transaction.topics, _coded(await pending, context.version)
@@ -69,11 +47,11 @@ async def add_partitions_to_txn(
         )
         for transaction, pending in decided
     ]
-    return AddPartitionsToTxnResponse(results_by_transaction=results)
+    return messages.AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 async def _add_for_client(
-    broker: Broker, context: Context, request: AddPartitionsToTxnRequest
+    broker: Broker, context: Context, request: messages.AddPartitionsToTxnRequest
 ) -> Codes:
     partitions = _keys(request.v3_and_below_topics)
     refused = _unknown(broker, partitions)
@@ -86,7 +64,9 @@ async def _add_for_client(
     return dict.fromkeys(partitions, fenced_code(code, context.version))
 
 
-def _decide(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> Awaitable[Codes]:
+def _decide(
+    broker: Broker, transaction: messages.AddPartitionsToTxnTransaction
+) -> Awaitable[Codes]:
     partitions = _keys(transaction.topics)
     refused = _unknown(broker, partitions)
     if refused:
@@ -114,7 +94,7 @@ def _coded(codes: Codes, version: int) -> Codes:
     }
 
 
-def _keys(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+def _keys(topics: Iterable[messages.AddPartitionsToTxnTopic]) -> list[TopicPartition]:
     return [(topic.name, partition) for topic in topics for partition in topic.partitions]
 
 
@@ -136,13 +116,13 @@ def _unknown(broker: Broker, partitions: Sequence[TopicPartition]) -> Codes:
 
 
 def _partition_results(
-    topics: Iterable[AddPartitionsToTxnTopic], codes: Codes
-) -> list[AddPartitionsToTxnTopicResult]:
+    topics: Iterable[messages.AddPartitionsToTxnTopic], codes: Codes
+) -> list[messages.AddPartitionsToTxnTopicResult]:
     return [
-        AddPartitionsToTxnTopicResult(
+        messages.AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
+                messages.AddPartitionsToTxnPartitionResult(
                     partition_index=partition,
                     partition_error_code=codes[topic.name, partition],
                 )
@@ -154,23 +134,25 @@ def _partition_results(
 
 
 async def add_offsets_to_txn(
-    broker: Broker, context: Context, request: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse:
+    broker: Broker, context: Context, request: messages.AddOffsetsToTxnRequest
+) -> messages.AddOffsetsToTxnResponse:
     """AddOffsetsToTxn (25): makes the partition of a group's offsets part of a transaction."""
     try:
         await broker.topics.ensure_group_topic()
     except KafkaError as error:
-        return AddOffsetsToTxnResponse(error_code=coordinator_code(error.code))
+        return messages.AddOffsetsToTxnResponse(error_code=coordinator_code(error.code))
     code = await broker.transactions.add_partitions(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),
         [(GROUP_TOPIC, broker.groups.partition_for(request.group_id))],
         TransactionVersion.CLASSIC,
     )
-    return AddOffsetsToTxnResponse(error_code=fenced_code(code, context.version))
+    return messages.AddOffsetsToTxnResponse(error_code=fenced_code(code, context.version))
 
 
-def end_txn(broker: Broker, context: Context, request: EndTxnRequest) -> Reply[EndTxnResponse]:
+def end_txn(
+    broker: Broker, context: Context, request: messages.EndTxnRequest
+) -> Reply[messages.EndTxnResponse]:
     """EndTxn (26): commits or aborts a transaction.
 
     From version 5 on the response has the producer id and epoch of the next transaction (KIP-890).
@@ -182,8 +164,8 @@ def end_txn(broker: Broker, context: Context, request: EndTxnRequest) -> Reply[E
 
 
 async def write_txn_markers(
-    broker: Broker, context: Context, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse:
+    broker: Broker, context: Context, request: messages.WriteTxnMarkersRequest
+) -> messages.WriteTxnMarkersResponse:
     """WriteTxnMarkers (27): ends transactions in partitions without asking their coordinator.
 
     Coordinators send it to the partitions' leaders. An administrator sends it to abort a hanging
@@ -192,24 +174,26 @@ async def write_txn_markers(
 
     The response has one result for each producer, even if it is named twice.
     """
-    results: dict[int, WritableTxnMarkerResult] = {}
+    results: dict[int, messages.WritableTxnMarkerResult] = {}
     for marker in request.markers:
         result = results.setdefault(
-            marker.producer_id, WritableTxnMarkerResult(producer_id=marker.producer_id)
+            marker.producer_id, messages.WritableTxnMarkerResult(producer_id=marker.producer_id)
         )
         for topic in marker.topics:
             indexes = topic.partition_indexes
             codes = await _write_markers(broker, marker, topic.name, indexes)
             written = [
-                WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                messages.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
                 for index, code in zip(indexes, codes, strict=True)
             ]
-            result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=written))
-    return WriteTxnMarkersResponse(markers=list(results.values()))
+            result.topics.append(
+                messages.WritableTxnMarkerTopicResult(name=topic.name, partitions=written)
+            )
+    return messages.WriteTxnMarkersResponse(markers=list(results.values()))
 
 
 async def _write_markers(
-    broker: Broker, marker: WritableTxnMarker, topic: str, indexes: Sequence[int]
+    broker: Broker, marker: messages.WritableTxnMarker, topic: str, indexes: Sequence[int]
 ) -> Sequence[ErrorCode]:
     refusal = _refusal(marker)
     if refusal is not None:
@@ -239,7 +223,7 @@ def _absence(broker: Broker, topic: str, index: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _refusal(marker: WritableTxnMarker) -> ErrorCode | None:
+def _refusal(marker: messages.WritableTxnMarker) -> ErrorCode | None:
     """Return Kafka's error code for an impossible producer, and one for ids below -1.
 
     Kafka fails to build a marker without producer or epoch (-1), and writes one for lower ids.
@@ -252,39 +236,39 @@ def _refusal(marker: WritableTxnMarker) -> ErrorCode | None:
 
 
 def describe_transactions(
-    broker: Broker, context: Context, request: DescribeTransactionsRequest
-) -> DescribeTransactionsResponse:
+    broker: Broker, context: Context, request: messages.DescribeTransactionsRequest
+) -> messages.DescribeTransactionsResponse:
     """DescribeTransactions (65): returns the state of transactional ids (KIP-664)."""
     return broker.transactions.admin.describe_transactions(request)
 
 
 def list_transactions(
-    broker: Broker, context: Context, request: ListTransactionsRequest
-) -> ListTransactionsResponse:
+    broker: Broker, context: Context, request: messages.ListTransactionsRequest
+) -> messages.ListTransactionsResponse:
     """ListTransactions (66): lists transactions by state, producer id, duration and pattern."""
     return broker.transactions.admin.list_transactions(request)
 
 
 APIS = (
     ServedApi(
-        AddPartitionsToTxnRequest,
+        messages.AddPartitionsToTxnRequest,
         add_partitions_to_txn,
         done="Requests of clients and of other brokers.",
     ),
-    ServedApi(AddOffsetsToTxnRequest, add_offsets_to_txn, done="All."),
+    ServedApi(messages.AddOffsetsToTxnRequest, add_offsets_to_txn, done="All."),
     ServedApi(
-        EndTxnRequest,
+        messages.EndTxnRequest,
         end_txn,
         done="Both flows; version 5 raises the epoch. In tagged fields, commit sets of sinks.",
     ),
     ServedApi(
-        WriteTxnMarkersRequest,
+        messages.WriteTxnMarkersRequest,
         write_txn_markers,
         done="Requests of administrators and of other brokers.",
     ),
-    ServedApi(DescribeTransactionsRequest, describe_transactions, done="All."),
+    ServedApi(messages.DescribeTransactionsRequest, describe_transactions, done="All."),
     ServedApi(
-        ListTransactionsRequest,
+        messages.ListTransactionsRequest,
         list_transactions,
         done="Filters of states, producer ids, duration and pattern.",
     ),

@@ -105,7 +105,10 @@ class ReplicaManager:
             ),
         )
         self.durable = DurableTopics(
-            control.metadata.incarnation_id, folder.directory.durable_mark, self.partitions, tasks
+            control.metadata.incarnation_id,
+            folder.directory.ownership.durable_mark,
+            self.partitions,
+            tasks,
         )
         self.logs = LogManager(
             options.node_id,

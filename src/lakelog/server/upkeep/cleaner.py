@@ -376,7 +376,7 @@ class Cleaner:
             return
         if kind == "io":
             # The failure occurred in the helper, so the broker's `Disk` did not note it.
-            self._directory.distrust_page_cache()
+            self._directory.ownership.page_cache.on_failure()
         logger.warning(
             "compaction: %s-%d: %s",
             partition.topic,

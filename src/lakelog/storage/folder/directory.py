@@ -60,7 +60,6 @@ from lakelog.storage.files import (
 )
 from lakelog.storage.folder.closing import Works, close_logs
 from lakelog.storage.folder.identity import (
-    MetaProperties,
     TopicIdOf,
     encode_partition_metadata,
     is_lost,
@@ -77,7 +76,6 @@ from lakelog.storage.folder.ownership import Ownership
 from lakelog.storage.folder.space import Deletions, DiskSpaceGuard
 from lakelog.storage.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
 from lakelog.storage.log import Log
-from lakelog.storage.marks import DurableMark
 from lakelog.storage.producers.limit import ProducerLimit
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.segments.handles import MAX_OPEN_DEFAULT, HandleCache
@@ -124,7 +122,7 @@ class LogDirectory:
         self.recoveries: dict[TopicPartition, Recovery] = {}
         """What recovery did to each log that it scanned."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        self._ownership = Ownership(path, disk)
+        self.ownership = Ownership(path, disk)
         self.deletions = Deletions(disk)
         self.strays = Deletions(disk)
         """Directories of unknown topics, which also a full disk does not remove early."""
@@ -133,7 +131,7 @@ class LogDirectory:
         """Of `load_logs`; read by another thread."""
         self._loaded = self._has_strays = self._interrupted = self._has_lost_ids = False
         self._offline: dict[TopicPartition, KnownLog] = {}
-        self._checkpoints = Checkpoints(disk, path, self._ownership.seal)
+        self._checkpoints = Checkpoints(disk, path, self.ownership.seal)
         self._known_logs = known_logs_file()
         self._files = FilesOfLogs(disk)
         self.cleaner_offsets: dict[TopicPartition, int] = {}
@@ -142,7 +140,7 @@ class LogDirectory:
     @property
     def clean(self) -> bool:
         """Whether the last process that used the folder stopped cleanly."""
-        return self._ownership.clean
+        return self.ownership.clean
 
     @property
     def has_lost(self) -> bool:
@@ -154,57 +152,12 @@ class LogDirectory:
         is_whole = all(recovery.is_whole for recovery in self.recoveries.values())
         if self.clean:
             return not is_whole
-        return not (self._ownership.cached and is_whole) or bool(self.failed) or self._has_lost_ids
+        return not (self.ownership.cached and is_whole) or bool(self.failed) or self._has_lost_ids
 
     @property
     def keeps_page_cache(self) -> bool:
         """Whether the page cache, or a clean stop, has kept all that the last process wrote."""
-        return self.clean or self._ownership.cached
-
-    @property
-    def durable_mark(self) -> DurableMark:
-        """The mark of the topics that a power failure leaves complete."""
-        return self._ownership.durable_mark
-
-    @property
-    def broker_epoch(self) -> int:
-        """The broker epoch up to which the folder has all that the broker wrote.
-
-        -1 if that is unknown: after a power failure, and in a new folder. Known at once, unlike
-        `has_lost`.
-        """
-        return self._ownership.broker_epoch
-
-    def note_registered(self, broker_epoch: int) -> None:
-        """Count later marks of the folder for this epoch: the controller knows earlier losses."""
-        self._ownership.broker_epoch = broker_epoch
-
-    def trust_page_cache(self) -> None:
-        """Let the next start trust the page cache if this process is killed.
-
-        Called when the losses before this start have been noted durably. Never raises.
-        """
-        self._ownership.page_cache.write(self._ownership.broker_epoch)
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the device has failed a write or sync since the start."""
-        return self._ownership.page_cache.has_failed
-
-    def distrust_page_cache(self) -> None:
-        """Count the next unclean stop as a power failure. May be called in a thread.
-
-        Call it after a device failure that `Disk` has not seen.
-        """
-        self._ownership.page_cache.on_failure()
-
-    @property
-    def meta(self) -> MetaProperties:
-        return self._ownership.meta
-
-    @property
-    def cluster_id(self) -> str:
-        return self.meta.cluster_id
+        return self.clean or self.ownership.cached
 
     def open(self, cluster_id: str | None, node_id: int) -> None:
         """Lock the folder and check that it is this node's; create a missing one.
@@ -212,7 +165,7 @@ class LogDirectory:
         With a `cluster_id` of `None`, the folder's is used, or a new one. Raises `DirectoryInUse`,
         `WrongDirectory` or `OSError`; the lock is then free again.
         """
-        self._ownership.take(self._random, cluster_id, node_id)
+        self.ownership.take(self._random, cluster_id, node_id)
 
     # Loading
 
@@ -230,7 +183,7 @@ class LogDirectory:
         `failed`. Raises `LoadInterrupted` after `interrupt`, and `OSError`.
         """
         # Before the first change: a crash while loading must count as an unclean stop.
-        self._ownership.disclaim_clean()
+        self.ownership.disclaim_clean()
         loader = LogLoader(
             self.handles,
             now_ms=self._clock.wall_ms(),
@@ -265,8 +218,8 @@ class LogDirectory:
         # that this start has found must not count again after a kill.
         if self._has_strays or self._files.are_new:
             self.write_checkpoints()
-        elif self._ownership.seal.is_blank:  # without a file to name it would fit any older folder
-            self._ownership.seal.replace(self._known_logs.encode(self._present_logs()))
+        elif self.ownership.seal.is_blank:  # without a file to name it would fit any older folder
+            self.ownership.seal.replace(self._known_logs.encode(self._present_logs()))
         return self.logs
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
@@ -353,7 +306,7 @@ class LogDirectory:
         if not self._files.are_replaced(key, log, checkpoint) or self.clean:
             return
         # Without a mark the whole folder counts as incomplete, as a copy of it does.
-        if not self.keeps_page_cache and self.durable_mark.find() is None:
+        if not self.keeps_page_cache and self.ownership.durable_mark.find() is None:
             return
         recovery.is_replaced = True
         _logger.warning(
@@ -568,7 +521,7 @@ class LogDirectory:
                 yield [self.begin_checkpoints(high_watermarks).run]
                 if closed and not self.failed and (self._loaded or self.clean):
                     # Last: the claim is only true once logs and checkpoints are durable.
-                    yield [self._ownership.claim_clean]
+                    yield [self.ownership.claim_clean]
         finally:
             self._give_up()
 
@@ -585,4 +538,4 @@ class LogDirectory:
     def _give_up(self) -> None:
         for log in self.logs.values():
             log.abandon()
-        self._ownership.release()
+        self.ownership.release()

@@ -38,7 +38,11 @@ class Ownership:
         self.cached = False
         """Whether the page cache still has all that that process wrote."""
         self.broker_epoch = -1
-        """The broker epoch up to which the folder has all that the broker wrote, -1 if unknown."""
+        """The broker epoch up to which the folder has all that the broker wrote.
+
+        -1 if that is unknown: after a power failure, and in a new folder. A registration raises
+        it for the later marks, because the controller then knows the earlier losses.
+        """
 
     @property
     def meta(self) -> MetaProperties:
@@ -114,6 +118,13 @@ class Ownership:
             self.durable_mark.remove()
         # Last: a start that is killed before must find the seal as it was.
         self.seal.begin()
+
+    def trust_page_cache(self) -> None:
+        """Let the next start trust the page cache if this process is killed.
+
+        Called when the losses before this start have been noted durably. Never raises.
+        """
+        self.page_cache.write(self.broker_epoch)
 
     def release(self) -> None:
         """Release the lock of the folder, if it is held."""

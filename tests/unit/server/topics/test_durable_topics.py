@@ -21,7 +21,7 @@ ORDERS, PAYMENTS = b"r" * 16, b"p" * 16
 class Folder:
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker
-        self.mark = broker._server._folder.directory.durable_mark
+        self.mark = broker._server._folder.directory.ownership.durable_mark
         self.topics = self.of(OWN)
 
     def of(self, process: bytes) -> DurableTopics:

@@ -65,7 +65,9 @@ class Node:
         self.directory.open(None, NODE)
         config = BrokerConfig({})
         tasks: Any = self
-        self.durable = DurableTopics(b"p" * 16, self.directory.durable_mark, self.partitions, tasks)
+        self.durable = DurableTopics(
+            b"p" * 16, self.directory.ownership.durable_mark, self.partitions, tasks
+        )
         self.replicas = LogManager(
             NODE,
             self.directory,
@@ -388,7 +390,7 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
             node._checkpointed,
             node.shortages.append,
             node._revoke,
-            DurableTopics(b"p" * 16, directory.durable_mark, PartitionRegistry(), tasks),
+            DurableTopics(b"p" * 16, directory.ownership.durable_mark, PartitionRegistry(), tasks),
             lambda key, failure: None,
         )
         loading = asyncio.ensure_future(replicas.load(node.image))
@@ -517,7 +519,7 @@ def test_lost_are_the_missing_and_damaged_logs_of_eligible_replicas(node: Node) 
     damaged = node.disk.open(DATA / "orders-2" / f"{0:020}.log")
     damaged.write_at(0, b"\xff" * 100)
     damaged.close()
-    node.directory.trust_page_cache()
+    node.directory.ownership.trust_page_cache()
     again = node.restart(clean=False)
     assert sorted((name, index) for name, _, index in again.replicas.lost) == [
         ("orders", 0),
@@ -544,7 +546,7 @@ def _durability(name: str, value: str | None) -> ConfigRecord:
 
 
 def _promised(node: Node) -> frozenset[bytes]:
-    found = node.directory.durable_mark.find()
+    found = node.directory.ownership.durable_mark.find()
     return frozenset() if found is None else found.topic_ids
 
 
@@ -571,7 +573,7 @@ def test_the_promise_ends_before_a_weaker_setting_applies(node: Node, named: boo
     partition = node.partitions.get("orders", 0)
     assert partition is not None
     seen: list[tuple[str, frozenset[bytes]]] = []
-    mark: Any = node.directory.durable_mark
+    mark: Any = node.directory.ownership.durable_mark
     write = mark.write
 
     def recorded(*args: Any) -> None:
@@ -616,7 +618,7 @@ def _break_mark(disk: MemoryDisk) -> None:
 
 def test_new_topics_of_one_change_are_named_by_one_write(node: Node) -> None:
     asyncio.run(node.durable.begin(-1, None))
-    mark: Any = node.directory.durable_mark
+    mark: Any = node.directory.ownership.durable_mark
     durable = [_durability(name, "fsync") for name in ("orders", "payments")]
     with mock.patch.object(mark, "write", wraps=mark.write) as writing:
         node.apply([*topic("orders", ORDERS, 2), *topic("payments", PAYMENTS, 1), *durable])
@@ -664,7 +666,7 @@ def test_a_log_of_a_durable_topic_that_was_replaced_is_lost(
     state = PartitionRecord(ORDERS, 0, (NODE, 2), (NODE,), NODE, 0, 0)
     node.apply([TopicRecord("orders", ORDERS), state, _durability("orders", "fsync")])
     node.directory.write_checkpoints()
-    node.directory.trust_page_cache()
+    node.directory.ownership.trust_page_cache()
     end(node.disk)
     folder = DATA / "orders-0"
     copy = {path: node.disk.content(path) for path in node.disk.files() if path.parent == folder}

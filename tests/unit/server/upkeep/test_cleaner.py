@@ -267,7 +267,7 @@ def test_a_damaged_log_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
 def test_other_failures_are_tried_again(kind: str) -> None:
     async def scenario() -> None:
         bench = Bench(memory_store(CONFIG), partial(failing, kind), honest)
-        bench.store.directory.trust_page_cache()
+        bench.store.directory.ownership.trust_page_cache()
         await bench.tick()
         assert (bench.cleaned, bench.cleaner.uncleanable) == (0, set())
         assert bench.store.disk.exists(DATA / BOOT_ID) is (kind != "io")

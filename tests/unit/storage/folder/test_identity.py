@@ -36,13 +36,13 @@ def test_a_new_folder_gets_an_identity_that_stays() -> None:
     disk = MemoryDisk(ManualClock())
     directory = make_directory(disk)
     directory.open("cluster-a", 3)
-    meta = directory.meta
+    meta = directory.ownership.meta
     assert (meta.cluster_id, meta.node_id) == ("cluster-a", 3)
     directory.load_logs(lambda topic, topic_id: LogConfig(), ())
     directory.close()
     again = make_directory(disk, seed=6)
     again.open(None, 3)
-    assert again.meta == meta
+    assert again.ownership.meta == meta
     assert again.clean
 
 
@@ -83,7 +83,7 @@ def test_what_kafka_writes_in_meta_properties_is_understood() -> None:
     disk.write_atomic(DATA / "meta.properties", text.encode())
     directory = make_directory(disk)
     directory.open("abc", 1)
-    assert directory.meta.directory_id == bytes(range(16, 32))
+    assert directory.ownership.meta.directory_id == bytes(range(16, 32))
 
 
 def test_logs_without_an_identity_are_not_taken_over() -> None:

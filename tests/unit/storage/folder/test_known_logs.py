@@ -136,7 +136,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.directory.write_checkpoints({KEY: 5})
     shutil.copytree(store.log.folder, tmp_path / "copy")
     append(store.log, make_batch(3))
-    store.directory.trust_page_cache()
+    store.directory.ownership.trust_page_cache()
     yield store
     store.directory.close(clean=False)
 
@@ -195,7 +195,7 @@ def test_and_do_not_count_again_once_the_loss_is_noted(store: Store) -> None:
     kill(store)
     put_back_folder(store.path / "topic-0", store.path.with_name("copy"))
     store.start()
-    store.directory.trust_page_cache()
+    store.directory.ownership.trust_page_cache()
     kill(store)
     store.start()
     assert not store.directory.has_lost
@@ -256,7 +256,7 @@ def test_nor_does_a_kill_alone_at_any_time(store: Store) -> None:
         kill(store)
         store.start()
         assert not store.directory.has_lost
-        store.directory.trust_page_cache()
+        store.directory.ownership.trust_page_cache()
         append(store.log, make_batch(100))
 
 
@@ -266,7 +266,7 @@ def test_a_folder_may_be_moved_after_a_clean_stop(store: Store) -> None:
     shutil.copytree(store.path.with_name("former"), store.path)
     store.start()
     assert not store.directory.has_lost
-    store.directory.trust_page_cache()
+    store.directory.ownership.trust_page_cache()
     kill(store)
     store.start()
     assert not store.directory.has_lost, "the start has noted the new files"
@@ -278,7 +278,7 @@ def test_a_topic_id_that_the_start_rebuilds_is_no_loss() -> None:
     append(store.create(), make_batch(2))
     store.directory.write_checkpoints()
     for _ in range(2):
-        store.directory.trust_page_cache()
+        store.directory.ownership.trust_page_cache()
         disk, path = store.memory_disk, store.log.folder / PARTITION_METADATA
         number = disk.inode(path)
         disk.kill()

@@ -27,11 +27,11 @@ def test_a_new_folder_survives_a_power_failure_with_its_parents() -> None:
     folder = Path("/srv/lakelog/data")
     directory = LogDirectory(folder, disk, ManualClock(), SeededRandom(1))
     directory.open(None, 1)
-    cluster_id = directory.cluster_id
+    cluster_id = directory.ownership.meta.cluster_id
     disk.crash()
     again = LogDirectory(folder, disk, ManualClock(), SeededRandom(2))
     again.open(None, 1)
-    assert again.cluster_id == cluster_id
+    assert again.ownership.meta.cluster_id == cluster_id
 
 
 @pytest.mark.parametrize("kind", ["memory", "posix"])

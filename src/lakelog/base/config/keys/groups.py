@@ -13,111 +13,48 @@ from collections.abc import Callable, Mapping
 from lakelog.base.config.key import (
     ConfigError,
     ConfigKey,
-    ConfigType,
     ConfigValue,
     Synonym,
     UpdateMode,
     Validator,
-    at_least,
-    dynamic_key,
-    fixed_key,
     key_table,
 )
+from lakelog.base.config.rows import parse_keys
 
-_INT, _SHORT, _LONG = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG
-
-GROUP_KEYS = (
-    fixed_key(
-        "group.initial.rebalance.delay.ms",
-        _INT,
-        3000,
-        "Time, in milliseconds, that an empty classic group waits for more members before its "
-        "first rebalance.",
-        at_least(0),
-    ),
-    fixed_key(
-        "group.min.session.timeout.ms",
-        _INT,
-        6000,
-        "Minimum session timeout, in milliseconds, that a member of a classic group may request.",
-        at_least(1),
-    ),
-    fixed_key(
-        "group.max.session.timeout.ms",
-        _INT,
-        1_800_000,
-        "Maximum session timeout, in milliseconds, that a member of a classic group may request.",
-        at_least(1),
-    ),
-    fixed_key(
-        "group.max.size",
-        _INT,
-        10_000,
-        "Maximum number of members of one classic group. Apache Kafka's default is unlimited.",
-        at_least(1),
-    ),
-    fixed_key(
-        "offset.metadata.max.bytes",
-        _INT,
-        4096,
-        "Maximum size, in bytes, of the metadata of a committed offset.",
-        at_least(0),
-    ),
-    fixed_key(
-        "offsets.retention.minutes",
-        _INT,
-        10_080,
-        "Time, in minutes, after which the offsets of an empty group expire.",
-        at_least(1),
-    ),
-    fixed_key(
-        "offsets.retention.check.interval.ms",
-        _LONG,
-        600_000,
-        "Interval, in milliseconds, between checks for expired offsets.",
-        at_least(1),
-    ),
-    fixed_key(
-        "offsets.commit.timeout.ms",
-        _INT,
-        5000,
-        "Time, in milliseconds, within which the in-sync replicas of __consumer_offsets must have "
-        "a commit or another change of a group; otherwise the request fails with "
-        "COORDINATOR_NOT_AVAILABLE.",
-        at_least(1),
-    ),
-    fixed_key(
-        "offsets.topic.num.partitions",
-        _INT,
-        50,
-        "Number of partitions of __consumer_offsets; fixed after its creation.",
-        at_least(1),
-    ),
-    fixed_key(
-        "offsets.topic.replication.factor",
-        _SHORT,
-        1,
-        "Replication factor of __consumer_offsets. If it is not set, a cluster uses 3, or the "
-        "number of its brokers if they are fewer.",
-        at_least(1),
-    ),
-    fixed_key(
-        "offsets.topic.segment.bytes",
-        _INT,
-        100 << 20,
-        "Segment size of __consumer_offsets, in bytes.",
-        at_least(1),
-    ),
+GROUP_KEYS = parse_keys(
+    """
+group.initial.rebalance.delay.ms int 3000 0..
+    Time, in milliseconds, that an empty classic group waits for more members before its first
+    rebalance.
+group.min.session.timeout.ms int 6000 1..
+    Minimum session timeout, in milliseconds, that a member of a classic group may request.
+group.max.session.timeout.ms int 1800000 1..
+    Maximum session timeout, in milliseconds, that a member of a classic group may request.
+group.max.size int 10000 1..
+    Maximum number of members of one classic group. Apache Kafka's default is unlimited.
+offset.metadata.max.bytes int 4096 0..
+    Maximum size, in bytes, of the metadata of a committed offset.
+offsets.retention.minutes int 10080 1..
+    Time, in minutes, after which the offsets of an empty group expire.
+offsets.retention.check.interval.ms long 600000 1..
+    Interval, in milliseconds, between checks for expired offsets.
+offsets.commit.timeout.ms int 5000 1..
+    Time, in milliseconds, within which the in-sync replicas of __consumer_offsets must have a
+    commit or another change of a group; otherwise the request fails with COORDINATOR_NOT_AVAILABLE.
+offsets.topic.num.partitions int 50 1..
+    Number of partitions of __consumer_offsets; fixed after its creation.
+offsets.topic.replication.factor short 1 1..
+    Replication factor of __consumer_offsets. If it is not set, a cluster uses 3, or the number of
+    its brokers if they are fewer.
+offsets.topic.segment.bytes int 104857600 1..
+    Segment size of __consumer_offsets, in bytes.
+"""
 )
 
 
 _POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 _PROTOCOLS = ("classic", "consumer", "share", "streams")
 _TIMES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
-
-
-def _int(name: str, default: int, doc: str, lowest: int = 1) -> ConfigKey:
-    return ConfigKey(name, ConfigType.INT, str(default), doc, at_least(lowest))
 
 
 def _is_policy(value: ConfigValue) -> bool:
@@ -132,94 +69,49 @@ def _are_protocols(value: ConfigValue) -> bool:
     return isinstance(value, tuple) and bool(value) and set(value) <= set(_PROTOCOLS)
 
 
-CONSUMER_GROUP_KEYS = (
-    fixed_key(
-        "group.coordinator.rebalance.protocols",
-        ConfigType.LIST,
-        "classic,consumer,streams",
-        "Group protocols that clients may use; without `consumer`, consumer groups are rejected. "
-        "Share and streams groups are not supported.",
-        Validator(_are_protocols, f"a comma-separated list of {', '.join(_PROTOCOLS)}"),
-    ),
-    _int(
-        "group.consumer.session.timeout.ms",
-        45_000,
-        "Time, in milliseconds, without a heartbeat after which a member of a consumer group is "
-        "removed.",
-    ),
-    _int(
-        "group.consumer.min.session.timeout.ms",
-        45_000,
-        "Lower bound of the session timeout of consumer groups, in milliseconds.",
-    ),
-    _int(
-        "group.consumer.max.session.timeout.ms",
-        60_000,
-        "Upper bound of the session timeout of consumer groups, in milliseconds.",
-    ),
-    _int(
-        "group.consumer.heartbeat.interval.ms",
-        5_000,
-        "Interval, in milliseconds, between heartbeats of a member of a consumer group.",
-    ),
-    _int(
-        "group.consumer.min.heartbeat.interval.ms",
-        5_000,
-        "Lower bound of the heartbeat interval of consumer groups, in milliseconds.",
-    ),
-    _int(
-        "group.consumer.max.heartbeat.interval.ms",
-        15_000,
-        "Upper bound of the heartbeat interval of consumer groups, in milliseconds.",
-    ),
-    dynamic_key(
-        "group.consumer.assignment.interval.ms",
-        ConfigType.INT,
-        "1000",
-        "Minimum time, in milliseconds, between two target assignments of a consumer group.",
-        at_least(0),
-    ),
-    _int(
-        "group.consumer.min.assignment.interval.ms",
-        0,
-        "Lower bound of the assignment interval of consumer groups, in milliseconds.",
-        0,
-    ),
-    _int(
-        "group.consumer.max.assignment.interval.ms",
-        15_000,
-        "Upper bound of the assignment interval of consumer groups, in milliseconds.",
-        0,
-    ),
-    _int(
-        "group.consumer.max.size",
-        10_000,
-        "Maximum number of members of one consumer group. Apache Kafka's default is unlimited.",
-    ),
-    fixed_key(
-        "group.consumer.assignors",
-        ConfigType.LIST,
-        "uniform,range",
-        "Assignors that members may choose; the first is the default.",
-        Validator(_are_assignors, "a comma-separated list of uniform, range"),
-    ),
-    fixed_key(
-        "group.consumer.migration.policy",
-        ConfigType.STRING,
-        "bidirectional",
-        "Directions in which a group with members may change between the classic and the consumer "
-        "protocol.",
-        Validator(_is_policy, ", ".join(_POLICIES)),
-    ),
-    ConfigKey(
-        "group.consumer.regex.refresh.interval.ms",
-        ConfigType.INT,
-        "600000",
-        "Interval, in milliseconds, between evaluations of the regular expressions that members "
-        "subscribe to.",
-        at_least(10_000),
-        internal=True,
-    ),
+CONSUMER_GROUP_KEYS = parse_keys(
+    """
+group.coordinator.rebalance.protocols list classic,consumer,streams
+    Group protocols that clients may use; without `consumer`, consumer groups are rejected. Share
+    and streams groups are not supported.
+group.consumer.session.timeout.ms int 45000 1..
+    Time, in milliseconds, without a heartbeat after which a member of a consumer group is removed.
+group.consumer.min.session.timeout.ms int 45000 1..
+    Lower bound of the session timeout of consumer groups, in milliseconds.
+group.consumer.max.session.timeout.ms int 60000 1..
+    Upper bound of the session timeout of consumer groups, in milliseconds.
+group.consumer.heartbeat.interval.ms int 5000 1..
+    Interval, in milliseconds, between heartbeats of a member of a consumer group.
+group.consumer.min.heartbeat.interval.ms int 5000 1..
+    Lower bound of the heartbeat interval of consumer groups, in milliseconds.
+group.consumer.max.heartbeat.interval.ms int 15000 1..
+    Upper bound of the heartbeat interval of consumer groups, in milliseconds.
+group.consumer.assignment.interval.ms int 1000 0.. cluster-wide
+    Minimum time, in milliseconds, between two target assignments of a consumer group.
+group.consumer.min.assignment.interval.ms int 0 0..
+    Lower bound of the assignment interval of consumer groups, in milliseconds.
+group.consumer.max.assignment.interval.ms int 15000 0..
+    Upper bound of the assignment interval of consumer groups, in milliseconds.
+group.consumer.max.size int 10000 1..
+    Maximum number of members of one consumer group. Apache Kafka's default is unlimited.
+group.consumer.assignors list uniform,range
+    Assignors that members may choose; the first is the default.
+group.consumer.migration.policy string bidirectional
+    Directions in which a group with members may change between the classic and the consumer
+    protocol.
+group.consumer.regex.refresh.interval.ms int 600000 10000.. internal
+    Interval, in milliseconds, between evaluations of the regular expressions that members subscribe
+    to.
+""",
+    {
+        "group.coordinator.rebalance.protocols": Validator(
+            _are_protocols, f"a comma-separated list of {', '.join(_PROTOCOLS)}"
+        ),
+        "group.consumer.assignors": Validator(
+            _are_assignors, "a comma-separated list of uniform, range"
+        ),
+        "group.consumer.migration.policy": Validator(_is_policy, ", ".join(_POLICIES)),
+    },
 )
 
 GROUP_CONFIGS: Mapping[str, ConfigKey] = key_table(

@@ -1,8 +1,6 @@
 """Apache Kafka's broker keys without effect here: accepted ones, each group under its reason.
 
-A row is: name, type, default (`-` is null, `""` is empty), bounds (`1..`, `1..9`, `1..9|-1` or
-`in:a|b`) and the scope of a change while Kafka runs. Keys under `#!` are internal to Kafka. The
-table exists so that every key of a migrated `server.properties` is known and its value checked.
+The table exists so that every key of a migrated `server.properties` is known and its value checked.
 Source: `AbstractKafkaConfig.CONFIG_DEF` and `DynamicBrokerConfig` of Kafka 4.3.1.
 
 Rejected keys are for features that lakelog lacks and that would be missed. A value other than the
@@ -12,45 +10,29 @@ example, must not start without that check.
 
 from __future__ import annotations
 
-from lakelog.base.config.key import (
-    ConfigKey,
-    ConfigType,
-    Effect,
-    UpdateMode,
-    Validator,
-    at_least,
-    between,
-    between_or,
-    list_of,
-    one_of,
-    rejected_key,
-)
+from lakelog.base.config.rows import parse_keys
 
-_BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
-
-REJECTED_KEYS = (
-    rejected_key(
-        "security.inter.broker.protocol", _STRING, "PLAINTEXT", "listeners support PLAINTEXT only"
-    ),
-    rejected_key("authorizer.class.name", _STRING, "", "authorization is not supported"),
-    rejected_key("super.users", _STRING, "", "authorization is not supported"),
-    rejected_key(
-        "create.topic.policy.class.name", ConfigType.CLASS, None, "Java classes are not supported"
-    ),
-    rejected_key(
-        "alter.config.policy.class.name", ConfigType.CLASS, None, "Java classes are not supported"
-    ),
-    rejected_key(
-        "client.quota.callback.class", ConfigType.CLASS, None, "Java classes are not supported"
-    ),
-    rejected_key("config.providers", _LIST, "", "values are used literally"),
-    rejected_key(
-        "remote.log.storage.system.enable", _BOOLEAN, "false", "tiered storage is not supported"
-    ),
+REJECTED_KEYS = parse_keys(
+    """
+#- listeners support PLAINTEXT only
+security.inter.broker.protocol string PLAINTEXT
+#- authorization is not supported
+authorizer.class.name string ""
+super.users string ""
+#- Java classes are not supported
+create.topic.policy.class.name class -
+alter.config.policy.class.name class -
+client.quota.callback.class class -
+#- values are used literally
+config.providers list ""
+#- tiered storage is not supported
+remote.log.storage.system.enable boolean false
+"""
 )
 
 
-_TABLE = """
+INERT_KEYS = parse_keys(
+    """
 # replica.high.watermark.checkpoint.interval.ms is the interval of all checkpoints
 log.flush.offset.checkpoint.interval.ms int 60000 0..
 log.flush.start.offset.checkpoint.interval.ms int 60000 0..
@@ -333,51 +315,4 @@ unclean.leader.election.interval.ms long 300000 1..
 unstable.api.versions.enable boolean false
 unstable.feature.versions.enable boolean false
 """
-
-
-def _keys() -> tuple[ConfigKey, ...]:
-    keys = []
-    reason, internal = "", False
-    for line in _TABLE.strip().split("\n"):
-        mark, _, words = line.partition(" ")
-        if mark in ("#", "#!"):
-            reason, internal = words, mark == "#!"
-        else:
-            keys.append(_key(line, reason, internal=internal))
-    return tuple(keys)
-
-
-def _key(row: str, reason: str, *, internal: bool) -> ConfigKey:
-    name, type_name, default, *rest = row.split()
-    config_type = ConfigType[type_name.upper()]
-    mode = UpdateMode(rest.pop()) if rest and rest[-1] in _MODES else UpdateMode.READ_ONLY
-    return ConfigKey(
-        name,
-        config_type,
-        None if default == "-" else default.strip('"'),
-        "",
-        _bound(rest[0], config_type) if rest else None,
-        update_mode=mode,
-        effect=Effect.NONE,
-        reason=reason,
-        internal=internal,
-    )
-
-
-def _bound(text: str, config_type: ConfigType) -> Validator:
-    if text.startswith("in:"):
-        choices = text.removeprefix("in:").split("|")
-        return list_of(*choices) if config_type is ConfigType.LIST else one_of(*choices)
-    span, _, other = text.partition("|")
-    low, _, high = span.partition("..")
-    if other:
-        return between_or(int(low), int(high), int(other))
-    return between(_number(low), _number(high)) if high else at_least(int(low))
-
-
-def _number(text: str) -> float:
-    return float(text) if "." in text else int(text)
-
-
-_MODES = {mode.value for mode in UpdateMode}
-INERT_KEYS = _keys()
+)

@@ -8,18 +8,10 @@ between its other work.
 
 from __future__ import annotations
 
-from lakelog.base.config.key import (
-    ConfigType,
-    ConfigValue,
-    Validator,
-    at_least,
-    dynamic_key,
-    fixed_key,
-)
+from lakelog.base.config.key import ConfigValue, Validator
+from lakelog.base.config.rows import parse_keys
 from lakelog.base.endpoint import SecurityProtocol, parse_endpoint
 
-_BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
-_INT, _LONG = ConfigType.INT, ConfigType.LONG
 _ROLES = {"broker", "controller"}
 _PROTECTED = {protocol.name for protocol in SecurityProtocol} - {"PLAINTEXT"}
 
@@ -38,155 +30,75 @@ def _are_endpoints(value: ConfigValue) -> bool:
 
 _ENDPOINTS = Validator(_are_endpoints, "a list of PLAINTEXT://HOST:PORT (no TLS, no SASL yet)")
 
-NODE_KEYS = (
-    fixed_key("node.id", _INT, 1, "Id of this broker in its cluster.", at_least(0)),
-    fixed_key("broker.id", _INT, -1, "Older name of node.id; -1 is unset."),
-    fixed_key(
-        "broker.rack",
-        _STRING,
-        None,
-        "Failure domain of this broker, such as a rack or an availability zone.",
-    ),
-    fixed_key(
-        "process.roles",
-        _LIST,
-        "broker,controller",
-        "Roles of this process; `broker` is required.",
-        Validator(
-            lambda roles: isinstance(roles, tuple) and {"broker"} <= set(roles) <= _ROLES,
-            "broker, or broker,controller",
-        ),
-    ),
-    fixed_key(
-        "listeners",
-        _LIST,
-        "PLAINTEXT://127.0.0.1:9092",
-        "Addresses on which the broker accepts connections.",
-        _ENDPOINTS,
-    ),
-    fixed_key(
-        "advertised.listeners",
-        _LIST,
-        None,
-        "Addresses that the broker returns to clients; when unset, the address that the client "
-        "connected to.",
-        _ENDPOINTS,
-    ),
-    fixed_key(
-        "listener.security.protocol.map",
-        _LIST,
-        "PLAINTEXT:PLAINTEXT",
-        "Security protocol of each listener name; entries without a listener are ignored.",
-    ),
-    fixed_key("log.dirs", _LIST, None, "Data folder; exactly one is supported."),
-    fixed_key("log.dir", _LIST, None, "Data folder; used when log.dirs is unset."),
+_ROLE_LIST = Validator(
+    lambda roles: isinstance(roles, tuple) and {"broker"} <= set(roles) <= _ROLES,
+    "broker, or broker,controller",
+)
+
+NODE_KEYS = parse_keys(
+    """
+node.id int 1 0..
+    Id of this broker in its cluster.
+broker.id int -1
+    Older name of node.id; -1 is unset.
+broker.rack string -
+    Failure domain of this broker, such as a rack or an availability zone.
+process.roles list broker,controller
+    Roles of this process; `broker` is required.
+listeners list PLAINTEXT://127.0.0.1:9092
+    Addresses on which the broker accepts connections.
+advertised.listeners list -
+    Addresses that the broker returns to clients; when unset, the address that the client connected
+    to.
+listener.security.protocol.map list PLAINTEXT:PLAINTEXT
+    Security protocol of each listener name; entries without a listener are ignored.
+log.dirs list -
+    Data folder; exactly one is supported.
+log.dir list -
+    Data folder; used when log.dirs is unset.
+""",
+    {"process.roles": _ROLE_LIST, "listeners": _ENDPOINTS, "advertised.listeners": _ENDPOINTS},
 )
 
 
-_INT_MAX = (1 << 31) - 1
-
-CONNECTION_KEYS = (
-    fixed_key(
-        "socket.request.max.bytes",
-        _INT,
-        100 << 20,
-        "Maximum size of a request, in bytes.",
-        at_least(1),
-    ),
-    fixed_key(
-        "queued.max.request.bytes",
-        _LONG,
-        256 << 20,
-        "Memory, in bytes, for requests being received, of all connections together, and the same "
-        "amount again for requests waiting for a response; -1 is no limit. Apache Kafka's default "
-        "is -1.",
-        at_least(-1),
-    ),
-    fixed_key(
-        "socket.listen.backlog.size",
-        _INT,
-        1024,
-        "Maximum number of connections waiting to be accepted; limited by the kernel's "
-        "net.core.somaxconn.",
-        at_least(1),
-    ),
-    dynamic_key(
-        "max.connections",
-        _INT,
-        10_000,
-        "Maximum number of open connections. Apache Kafka's default is unlimited.",
-        at_least(0),
-    ),
-    dynamic_key(
-        "max.connection.creation.rate",
-        _INT,
-        _INT_MAX,
-        "Maximum number of connections accepted per second; further connections wait.",
-        at_least(0),
-    ),
-    dynamic_key(
-        "max.connections.per.ip",
-        _INT,
-        _INT_MAX,
-        "Maximum number of open connections from one address.",
-        at_least(1),
-    ),
-    fixed_key(
-        "connections.max.idle.ms",
-        _LONG,
-        600_000,
-        "Time, in milliseconds, after which an idle connection is closed; negative disables it.",
-    ),
-    fixed_key(
-        "fetch.max.bytes",
-        _INT,
-        55 << 20,
-        "Maximum size of the records in a Fetch response, in bytes.",
-        at_least(1024),
-    ),
-    fixed_key(
-        "max.request.partition.size.limit",
-        _INT,
-        2000,
-        "Maximum number of partitions in one DescribeTopicPartitions response.",
-        at_least(1),
-    ),
-    fixed_key(
-        "max.incremental.fetch.session.cache.slots",
-        _INT,
-        1000,
-        "Maximum number of fetch sessions.",
-        at_least(0),
-    ),
+CONNECTION_KEYS = parse_keys(
+    """
+socket.request.max.bytes int 104857600 1..
+    Maximum size of a request, in bytes.
+queued.max.request.bytes long 268435456 -1..
+    Memory, in bytes, for requests being received, of all connections together, and the same amount
+    again for requests waiting for a response; -1 is no limit. Apache Kafka's default is -1.
+socket.listen.backlog.size int 1024 1..
+    Maximum number of connections waiting to be accepted; limited by the kernel's
+    net.core.somaxconn.
+max.connections int 10000 0.. cluster-wide
+    Maximum number of open connections. Apache Kafka's default is unlimited.
+max.connection.creation.rate int 2147483647 0.. cluster-wide
+    Maximum number of connections accepted per second; further connections wait.
+max.connections.per.ip int 2147483647 1.. cluster-wide
+    Maximum number of open connections from one address.
+connections.max.idle.ms long 600000
+    Time, in milliseconds, after which an idle connection is closed; negative disables it.
+fetch.max.bytes int 57671680 1024..
+    Maximum size of the records in a Fetch response, in bytes.
+max.request.partition.size.limit int 2000 1..
+    Maximum number of partitions in one DescribeTopicPartitions response.
+max.incremental.fetch.session.cache.slots int 1000 0..
+    Maximum number of fetch sessions.
+"""
 )
 
 
-REPLICATION_KEYS = (
-    fixed_key(
-        "request.timeout.ms",
-        _INT,
-        30_000,
-        "Time, in milliseconds, within which the in-sync replicas must have a record of "
-        "__transaction_state or a transaction marker; otherwise it is retried.",
-    ),
-    fixed_key(
-        "broker.session.timeout.ms",
-        _INT,
-        4000,
-        "Time, in milliseconds, after which the controller fences a broker without heartbeats.",
-        at_least(1),
-    ),
-    fixed_key(
-        "replica.lag.time.max.ms",
-        _LONG,
-        30_000,
-        "Time, in milliseconds, after which a follower that is behind leaves the ISR.",
-        at_least(1),
-    ),
-    fixed_key(
-        "auto.leader.rebalance.enable",
-        _BOOLEAN,
-        "true",
-        "Whether the preferred replica leads its partition again once it has all records.",
-    ),
+REPLICATION_KEYS = parse_keys(
+    """
+request.timeout.ms int 30000
+    Time, in milliseconds, within which the in-sync replicas must have a record of
+    __transaction_state or a transaction marker; otherwise it is retried.
+broker.session.timeout.ms int 4000 1..
+    Time, in milliseconds, after which the controller fences a broker without heartbeats.
+replica.lag.time.max.ms long 30000 1..
+    Time, in milliseconds, after which a follower that is behind leaves the ISR.
+auto.leader.rebalance.enable boolean true
+    Whether the preferred replica leads its partition again once it has all records.
+"""
 )

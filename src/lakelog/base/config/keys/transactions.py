@@ -7,73 +7,30 @@ where they are not set, `server/topics/topics.py` chooses higher ones in a clust
 
 from __future__ import annotations
 
-from lakelog.base.config.key import ConfigType, at_least, dynamic_key, fixed_key, rejected_key
+from lakelog.base.config.rows import parse_keys
 
-_INT, _SHORT = ConfigType.INT, ConfigType.SHORT
-
-TRANSACTION_KEYS = (
-    fixed_key(
-        "transaction.max.timeout.ms",
-        _INT,
-        "900000",
-        "Maximum transaction timeout, in milliseconds, that a producer may request.",
-        at_least(1),
-    ),
-    fixed_key(
-        "transactional.id.expiration.ms",
-        _INT,
-        "604800000",
-        "Time, in milliseconds, after which a transactional id without transactions expires.",
-        at_least(1),
-    ),
-    fixed_key(
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        _INT,
-        "3600000",
-        "Interval, in milliseconds, between checks for expired transactional ids.",
-        at_least(1),
-    ),
-    dynamic_key(
-        "transaction.partition.verification.enable",
-        ConfigType.BOOLEAN,
-        "true",
-        "Whether the coordinator verifies a partition before it accepts the first batch of a "
-        "transaction (KIP-890).",
-    ),
-    fixed_key(
-        "transaction.state.log.num.partitions",
-        _INT,
-        "50",
-        "Number of partitions of __transaction_state; fixed after its creation.",
-        at_least(1),
-    ),
-    fixed_key(
-        "transaction.state.log.replication.factor",
-        _SHORT,
-        "1",
-        "Replication factor of __transaction_state. If it is not set, a cluster uses 3, or the "
-        "number of its brokers if they are fewer.",
-        at_least(1),
-    ),
-    fixed_key(
-        "transaction.state.log.min.isr",
-        _INT,
-        "1",
-        "min.insync.replicas of __transaction_state. If it is not set, a topic of three or more "
-        "replicas gets 2.",
-        at_least(1),
-    ),
-    fixed_key(
-        "transaction.state.log.segment.bytes",
-        _INT,
-        str(100 << 20),
-        "Segment size of __transaction_state, in bytes.",
-        at_least(1),
-    ),
-    rejected_key(
-        "transaction.two.phase.commit.enable",
-        ConfigType.BOOLEAN,
-        "false",
-        "two-phase commit with an external coordinator (KIP-939) is not supported",
-    ),
+TRANSACTION_KEYS = parse_keys(
+    """
+transaction.max.timeout.ms int 900000 1..
+    Maximum transaction timeout, in milliseconds, that a producer may request.
+transactional.id.expiration.ms int 604800000 1..
+    Time, in milliseconds, after which a transactional id without transactions expires.
+transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 1..
+    Interval, in milliseconds, between checks for expired transactional ids.
+transaction.partition.verification.enable boolean true cluster-wide
+    Whether the coordinator verifies a partition before it accepts the first batch of a transaction
+    (KIP-890).
+transaction.state.log.num.partitions int 50 1..
+    Number of partitions of __transaction_state; fixed after its creation.
+transaction.state.log.replication.factor short 1 1..
+    Replication factor of __transaction_state. If it is not set, a cluster uses 3, or the number of
+    its brokers if they are fewer.
+transaction.state.log.min.isr int 1 1..
+    min.insync.replicas of __transaction_state. If it is not set, a topic of three or more replicas
+    gets 2.
+transaction.state.log.segment.bytes int 104857600 1..
+    Segment size of __transaction_state, in bytes.
+#- two-phase commit with an external coordinator (KIP-939) is not supported
+transaction.two.phase.commit.enable boolean false
+"""
 )

@@ -8,7 +8,8 @@ coordinator assigns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
@@ -23,7 +24,7 @@ from lakelog.coordinator.group.consumer.migration import CONSUMER, encode_assign
 from lakelog.coordinator.group.consumer.rebalance import Owned
 from lakelog.coordinator.group.limits import MigrationPolicy, Topics
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.shard import Effect, Now, Result
+from lakelog.coordinator.shard import Now, Result, Then
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
 from lakelog.protocol.group_members import (
     HeartbeatRequest,
@@ -89,8 +90,14 @@ class ClassicMembers:
         member = rebalancer.reconcile(draft, new, owned, changed=changed)
         self._groups.check_memory(draft)
 
-        joined = _Joined(self._groups, join, member.member_id)
+        joined = Then(partial(self._set_timers, join, member.member_id))
         return self._groups.finish(draft, _join_response(member), joined)
+
+    def _set_timers(self, join: Join, member_id: str, now: Now) -> None:
+        ids = (join.key, member_id)
+        self._groups.cancel_timer(TimerKind.REJOIN, *ids)
+        self._groups.set_timer(now, TimerKind.SESSION, *ids, join.session_timeout_ms)
+        self._groups.set_timer(now, TimerKind.RESYNC, *ids, join.rebalance_timeout_ms)
 
     def _check_join(self, group: ConsumerGroup, join: Join) -> None:
         if self._groups.config.migration is MigrationPolicy.DISABLED:
@@ -209,21 +216,6 @@ class ClassicMembers:
         if leaving:
             return self._groups.fence(now, group, leaving, responses)
         return Result(reply=responses)
-
-
-@dataclass(slots=True, eq=False)
-class _Joined(Effect):
-    """Sets the timers of a classic member that has joined."""
-
-    groups: ConsumerGroups
-    join: Join
-    member_id: str
-
-    def committed(self, now: Now, result: Decision) -> None:
-        ids = (self.join.key, self.member_id)
-        self.groups.cancel_timer(TimerKind.REJOIN, *ids)
-        self.groups.set_timer(now, TimerKind.SESSION, *ids, self.join.session_timeout_ms)
-        self.groups.set_timer(now, TimerKind.RESYNC, *ids, self.join.rebalance_timeout_ms)
 
 
 def _leave_one(

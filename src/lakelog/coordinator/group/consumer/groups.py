@@ -44,7 +44,7 @@ from lakelog.coordinator.group.records import (
     ConsumerGroupRecord,
     Decision,
 )
-from lakelog.coordinator.shard import LATER, Effect, Now, Result, ShardCount
+from lakelog.coordinator.shard import LATER, Effect, Now, Result, ShardCount, Then
 from lakelog.protocol.group_members import JoinGroupResponse, SyncGroupResponse
 
 _RETRY_MS = 500
@@ -261,7 +261,8 @@ class ConsumerGroups:
             return self.downgrade(now, Draft(group), leaving, reply, *effects, rebalances=True)
         draft = Draft(group)
         self.rebalancer.remove(draft, leaving)
-        return self.finish(draft, reply, _Disarm(self, group.group_id, leaving), *effects)
+        disarm = Then(lambda now: self.disarm(group.group_id, leaving))
+        return self.finish(draft, reply, disarm, *effects)
 
     def may_downgrade(self, staying: Collection[ConsumerMember]) -> bool:
         """Return whether a group of these members may become a classic group."""
@@ -291,7 +292,7 @@ class ConsumerGroups:
         draft.delete_group()
 
         records = [*draft.records, classic_record(classic)]
-        install = _Install(self, classic, members, rebalances)
+        install = Then(lambda now: self.install(now, classic, members, rebalances=rebalances))
         return self._changes.change(group_id, Result(records, reply, (install, *effects)))
 
     def install(
@@ -361,9 +362,11 @@ class ConsumerGroups:
         if key.kind in (TimerKind.REJOIN, TimerKind.RESYNC) and member.classic is None:
             return Result()
 
-        return self.fence(now, group, [key.member_id], LATER, _Expire(self, key))
+        # After a failure soon again: the member is still in the group.
+        expire = Then(self._expired, lambda now, _: self.set_timer(now, *key, _RETRY_MS))
+        return self.fence(now, group, [key.member_id], LATER, expire)
 
-    def expired(self) -> None:
+    def _expired(self, now: Now) -> None:
         """Count a member that was removed because it timed out."""
         self._counts.members_expired += 1
 
@@ -382,42 +385,3 @@ class _Finish(Effect):
     def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
         # `subscribe` has cleared this, and the records with the new topics were not written.
         self.draft.live.refresh_due = True
-
-
-@dataclass(slots=True, eq=False)
-class _Disarm(Effect):
-    """Cancels the timers of members that have left."""
-
-    groups: ConsumerGroups
-    group_id: str
-    member_ids: Collection[str]
-
-    def committed(self, now: Now, result: Decision) -> None:
-        self.groups.disarm(self.group_id, self.member_ids)
-
-
-@dataclass(slots=True, eq=False)
-class _Install(Effect):
-    """Serves the classic group that has replaced a consumer group."""
-
-    groups: ConsumerGroups
-    classic: ClassicGroup
-    before: Collection[str]
-    rebalances: bool
-
-    def committed(self, now: Now, result: Decision) -> list[Decision]:
-        return self.groups.install(now, self.classic, self.before, rebalances=self.rebalances)
-
-
-@dataclass(slots=True, eq=False)
-class _Expire(Effect):
-    """Counts a member that has expired, or retries soon: it is still in the group."""
-
-    groups: ConsumerGroups
-    timer: TimerKey
-
-    def committed(self, now: Now, result: Decision) -> None:
-        self.groups.expired()
-
-    def failed(self, now: Now, result: Decision, code: ErrorCode) -> None:
-        self.groups.set_timer(now, *self.timer, _RETRY_MS)

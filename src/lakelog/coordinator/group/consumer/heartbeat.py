@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -25,7 +26,7 @@ from lakelog.coordinator.group.consumer.member import (
 )
 from lakelog.coordinator.group.consumer.rebalance import Owned
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.shard import Effect, Now, Result
+from lakelog.coordinator.shard import Now, Result, Then
 from lakelog.protocol.group_members import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -152,7 +153,8 @@ class ConsumerHeartbeats:
         # The reply comes after the commit: a member that got an assignment before it is durable
         # could read partitions that a restarted coordinator assigns to another member.
         progressed = (member.state, member.pending) != (old.state, old.pending)
-        return self._groups.finish(draft, response, _Arm(self._groups, draft, member, progressed))
+        group_id, arm = draft.group_id, partial(self._groups.arm, progressed=progressed)
+        return self._groups.finish(draft, response, Then(lambda now: arm(now, group_id, member)))
 
     def _response(
         self, request: ConsumerGroupHeartbeatRequest, old: ConsumerMember, new: ConsumerMember
@@ -237,20 +239,6 @@ class ConsumerHeartbeats:
                 draft.put_assignment(member.away())
                 return self._groups.finish(draft, response)
         return self._groups.fence(now, group, [request.member_id], response)
-
-
-@dataclass(slots=True, eq=False)
-class _Arm(Effect):
-    """Sets the timers of a member that has sent a heartbeat."""
-
-    groups: ConsumerGroups
-    draft: Draft
-    member: ConsumerMember
-    progressed: bool
-
-    def committed(self, now: Now, result: Decision) -> None:
-        group_id = self.draft.group_id
-        self.groups.arm(now, group_id, self.member, progressed=self.progressed)
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> KafkaError:

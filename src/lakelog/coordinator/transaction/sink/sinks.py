@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.keys import ChildId, child_id
-from lakelog.coordinator.shard import Effect, Now, Result
+from lakelog.coordinator.shard import Now, Result, Then
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
 from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
@@ -404,7 +405,8 @@ class Sinks:
                     steps[name] = step
         if not steps:
             return Result(reply=reply)
-        return self._ids.steps(now, steps, reply, _AbortOthers(self, sink_id, batch))
+        others = Then(partial(self.abort_later, sink_id, batch))
+        return self._ids.steps(now, steps, reply, others)
 
     def abort_later(self, sink_id: str, batch: int | None, now: Now) -> None:
         """Have the timers abort the children that were not part of a decision."""
@@ -413,18 +415,6 @@ class Sinks:
             assert child is not None
             if self._is_open(name) and (batch is None or child.batch <= batch):
                 self._ids.try_again(now, name)
-
-
-@dataclass(frozen=True, slots=True)
-class _AbortOthers(Effect):
-    """Aborts the children of a sink that were not part of a decision; see `Sinks.abort_later`."""
-
-    sinks: Sinks
-    sink_id: str
-    batch: int | None
-
-    def committed(self, now: Now, result: Decision) -> None:
-        self.sinks.abort_later(self.sink_id, self.batch, now)
 
 
 def _batch_bytes(steps: Steps) -> int:
