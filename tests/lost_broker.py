@@ -12,10 +12,10 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.server.app import Server
 from one_way_filter import led
 from simulator.cluster.ensemble import STORE
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import SESSION_S, ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 from simulator.network.network import Network
 
 CUT_S = 4 * SESSION_S
@@ -66,7 +66,7 @@ class LostBroker:
         flows = frozenset({"plain", "idempotent", "classic group"})
         plan = ClusterPlan(8.0, flows, frozenset({"cut store"}), store=store)
         plan.settings["offsets.topic.num.partitions"] = "1"
-        assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+        assert run_world(ClusterWorld(seed, plan)).violations == ()
         (seen,) = self._seen
         return seen
 

@@ -9,7 +9,7 @@ import pytest
 
 from simulation import planted_in_durability
 from simulation.planted_bugs import BUGS, Bug
-from simulator import World, run
+from simulator import World, run_world
 
 SEEDS = 20
 ENOUGH = 7
@@ -27,7 +27,9 @@ PREMATURE = [bug for bug in BUGS if bug.patch.__module__ == planted_in_durabilit
 )
 def test_many_worlds_show_it(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.patch(monkeypatch)
-    showing = (seed for seed in range(1, SEEDS + 1) if run(World(seed, bug.plan())).violations)
+    showing = (
+        seed for seed in range(1, SEEDS + 1) if run_world(World(seed, bug.plan())).violations
+    )
     assert sum(1 for _, _ in zip(range(ENOUGH), showing, strict=False)) == ENOUGH
 
 

@@ -17,10 +17,10 @@ from repetitions import first_of
 from simulation.fetching import fetch_code
 from simulator.brokers.host import BrokerHost
 from simulator.cluster.ensemble import STORE
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 from waiting import EventTimeoutError, until
 
 HANDOVER_S = 5.0
@@ -81,7 +81,7 @@ def in_a_world(
 
     monkeypatch.setattr(ClusterNemesis, "_cut_store", once)
     plan = ClusterPlan(20.0, frozenset({workload}), frozenset({"cut store"}))
-    assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+    assert run_world(ClusterWorld(seed, plan)).violations == ()
     assert calls
 
 

@@ -12,10 +12,10 @@ from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.server.controller.lease_grants import LeaseGrants
 from repetitions import first_of
 from simulator.cluster.ensemble import STORE
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import SESSION_S, ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 class Seen(NamedTuple):
@@ -58,7 +58,7 @@ def test_it_answers_no_more(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(ClusterNemesis, "_cut_store", cut_off)
     plan = ClusterPlan(6.0, frozenset({"classic group", "plain"}), frozenset({"cut store"}))
     plan.settings["offsets.topic.num.partitions"] = "1"
-    assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+    assert run_world(ClusterWorld(seed, plan)).violations == ()
     stale = [each for each in found if each.before == each.after != each.newest]
     assert stale, f"the coordinator learned of its successor: {found}"
     assert not any(each.answers for each in stale)
@@ -101,7 +101,7 @@ def seconds_of_two(monkeypatch: pytest.MonkeyPatch, seed: int) -> tuple[float, b
     monkeypatch.setattr(ClusterNemesis, "_cut_store", cut_off)
     plan = ClusterPlan(10.0, frozenset({"classic group", "plain"}), frozenset({"cut store"}))
     plan.settings["offsets.topic.num.partitions"] = "1"
-    assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+    assert run_world(ClusterWorld(seed, plan)).violations == ()
     return sum(stale_s), bool(stale_s)
 
 

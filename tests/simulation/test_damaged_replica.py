@@ -10,10 +10,10 @@ from lakelog.base.errors import ErrorCode
 from lakelog.metadata.failover import NO_LEADER, PartitionImage
 from simulation.fetching import fetch_code
 from simulator.brokers.host import DATA, BrokerHost
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 from waiting import until
 
 LOG = DATA / "orders-0" / "00000000000000000000.log"
@@ -78,5 +78,5 @@ def test_a_damaged_leader_resigns_and_copies_the_log_again(
 
     monkeypatch.setattr(ClusterNemesis, "_cut_store", once)
     plan = ClusterPlan(20.0, frozenset({"idempotent"}), frozenset({"cut store"}))
-    assert run_cluster(ClusterWorld(3, plan)).violations == ()
+    assert run_world(ClusterWorld(3, plan)).violations == ()
     assert calls

@@ -15,11 +15,11 @@ from lakelog.server.handlers import cluster
 from repetitions import first_of
 from simulator.brokers.host import BrokerHost
 from simulator.cluster.ensemble import STORE
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import SESSION_S, ClusterPlan
 from simulator.cluster.pulse import TOPIC as PULSE
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 HOLD_S = 2 * SESSION_S
 OTHERS_S_MAX = 2.0 + 0.4
@@ -106,7 +106,7 @@ def cut(nemesis: ClusterNemesis, controller: BrokerHost, *others: str) -> Callab
 def run(monkeypatch: pytest.MonkeyPatch, seed: int, fault: Fault, hold_s: float = HOLD_S) -> Seen:
     troubled = Troubled(monkeypatch, fault, hold_s)
     plan = ClusterPlan(6.0, frozenset({"plain", "idempotent"}), frozenset({"cut store"}))
-    assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+    assert run_world(ClusterWorld(seed, plan)).violations == ()
     (seen,) = troubled.seen
     return seen
 

@@ -9,10 +9,10 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.storage.producers.state import ProducerStateTable
 from simulation.early_verification import run_early_verifications
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 def test_the_next_transaction_begins_although_its_verification_is_older_than_the_marker(
@@ -41,7 +41,7 @@ def test_the_next_transaction_begins_although_its_verification_is_older_than_the
     monkeypatch.setattr(ClusterNemesis, "_cut_store", run_early_verifications)
     plan = ClusterPlan(10.0, frozenset({"transactions"}), frozenset({"cut store"}))
     for seed in range(1, 12):
-        assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+        assert run_world(ClusterWorld(seed, plan)).violations == ()
         if waiting:
             assert not refused, f"seed {seed}"
             return

@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.storage.folder.space import SpaceReserve
 from repetitions import first_of
-from simulator import Plan, World, run
+from simulator import Plan, World, run_world
 
 SEEDS = (range(1, 4), range(4, 7))
 FULL = Plan(15.0, frozenset({"administration", "idempotent"}), frozenset({"disk full", "kill"}))
@@ -32,6 +32,6 @@ def test_what_frees_space_uses_the_reserve(monkeypatch: pytest.MonkeyPatch, seed
     monkeypatch.setattr(SpaceReserve, "free", counted_free)
     monkeypatch.setattr(SpaceReserve, "renew", counted_renew)
     for seed in seeds:
-        assert not run(World(seed, FULL)).violations
+        assert not run_world(World(seed, FULL)).violations
     assert counts["freed"] >= len(seeds)
     assert counts["renewed"] > 0

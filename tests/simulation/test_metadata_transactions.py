@@ -10,10 +10,10 @@ from lakelog.metadata import plan as metadata_plan
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerLost, PartitionRecord
 from repetitions import first_of
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.image_history import ImageHistory
 from simulator.cluster.plan import STORES, ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -37,7 +37,7 @@ def test_a_change_is_whole_or_absent_on_every_broker(
 
     monkeypatch.setattr(ImageHistory, "note", noting)
     plan = ClusterPlan(8.0, frozenset({"plain", "topics"}), frozenset({"controller"}), store=store)
-    outcome = run_cluster(ClusterWorld(seed, plan))
+    outcome = run_world(ClusterWorld(seed, plan))
     assert outcome.violations == ()
     assert aborted, "no controller died between two entries"
 
@@ -57,5 +57,5 @@ def test_brokers_that_keep_more_topics_than_a_record_names_return_after_a_power_
     monkeypatch.setattr(metadata_plan, "_states_after", noting)
     plan = ClusterPlan(8.0, frozenset({"idempotent"}), frozenset({"power of all"}))
     plan.settings["log.durability"] = "fsync"
-    assert run_cluster(ClusterWorld(1, plan)).violations == ()
+    assert run_world(ClusterWorld(1, plan)).violations == ()
     assert set(divided) == {1, 2, 3}

@@ -21,9 +21,9 @@ from lakelog.server.coordinators.leaders import ClusterMarkers
 from lakelog.server.coordinators.lease import Agreement, LaterLeaders
 from lakelog.server.handlers import transactions
 from lakelog.server.inter_broker.peer import Peer
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import CLASSIC, ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 def unnumbered(marker: Any) -> Any:
@@ -82,6 +82,6 @@ def test_an_older_broker_coordinates_leads_and_follows(
         frozenset({CLASSIC, "transactions", "classic group"}),
         frozenset({"kill", "pause", "cut brokers", "cut store"}),
     )
-    assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+    assert run_world(ClusterWorld(seed, plan)).violations == ()
     assert seen["coordinated"] and seen["led"]
     assert seen["wanted a lease"] or seed == 1

@@ -15,11 +15,11 @@ from lakelog.runtime.api import File
 from simulation.fetching import fetch_code
 from simulator.brokers.host import DATA, BrokerHost
 from simulator.clients.producers.batches import answer_of, produce_request
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
 from simulator.engine.process import Process
+from simulator.execution import run_world
 from simulator.network.connection import ClientConnection
 from simulator.network.sockets import SimulatedNet, SimulatedSocket
 from waiting import until
@@ -48,7 +48,7 @@ def in_a_world(monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
 
     monkeypatch.setattr(ClusterNemesis, "_cut_store", once)
     plan = ClusterPlan(20.0, frozenset({"idempotent"}), frozenset({"cut store"}))
-    found = run_cluster(ClusterWorld(1, plan)).violations
+    found = run_world(ClusterWorld(1, plan)).violations
     assert [text for text in found if not text.startswith("spare-0 ")] == []
     assert calls
 

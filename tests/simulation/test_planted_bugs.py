@@ -14,7 +14,7 @@ from _pytest.mark import ParameterSet
 
 from simulation.law_places import Place, all_places, note_places
 from simulation.planted_bugs import BUGS
-from simulator import World, run
+from simulator import World, run_world
 from simulator.checkers.laws import Law
 
 OF_CLUSTERS = {
@@ -61,7 +61,7 @@ def caught(number: int) -> Catch:
         places = note_places(monkeypatch)
         bug.patch(monkeypatch)
         for seed in range(bug.first, bug.first + bug.seeds):
-            outcome = run(World(seed, bug.plan()))
+            outcome = run_world(World(seed, bug.plan()))
             broken |= outcome.broken
             reported = [text for text in outcome.violations if bug.report in text]
             if bug.law in outcome.broken and reported:
@@ -72,7 +72,7 @@ def caught(number: int) -> Catch:
 @cache
 def sound(plan: str, seed: int) -> tuple[str, ...]:
     """The violations of such a world without a bug; `plan` is that of some bug."""
-    return run(World(seed, PLANS[plan].plan())).violations
+    return run_world(World(seed, PLANS[plan].plan())).violations
 
 
 def _each_bug() -> list[ParameterSet]:

@@ -10,9 +10,8 @@ import pytest
 from simulation.planted_cluster_bugs import BUGS, ClusterBug
 from simulation.test_planted_bugs import OF_CLUSTERS
 from simulator.checkers.laws import Law
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.world import ClusterWorld
-from simulator.execution import WorldOutcome
+from simulator.execution import WorldOutcome, run_world
 
 BY_LAW = {
     Law.ONE_LEADER: ("a leader in the epoch of its predecessor", 1),
@@ -40,7 +39,7 @@ IN_UNIT_TESTS = {Law.EPOCHS_IN_ORDER}
 def outcome(bug: ClusterBug, seed: int) -> WorldOutcome:
     with pytest.MonkeyPatch.context() as monkeypatch:
         bug.patch(monkeypatch)
-        found = run_cluster(ClusterWorld(seed, bug.plan()))
+        found = run_world(ClusterWorld(seed, bug.plan()))
     # A patch that does not fit the code any more would break every world.
     assert not any("failed to start" in text for text in found.violations), found.violations
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.coordinator.transaction import state, transitions
-from simulator import Plan, World, run
+from simulator import Plan, World, run_world
 from simulator.brokers.host import BrokerHost
 from simulator.clients.producers.transactional import TransactionalProducer
 from simulator.plan import DEATHS, PRODUCING, plan_of
@@ -61,7 +61,7 @@ def test_producers_whose_epochs_are_used_up_go_on_with_other_ids(
     faults = frozenset({"kill", "client crash", "slow network", "reset"})
     for seed in range(1, 4):
         world = World(seed, Plan(15.0, frozenset({"transactions"}), faults))
-        assert run(world).violations == ()
+        assert run_world(world).violations == ()
         epochs = [epoch for *_, epoch in world.producer_ids.assigned]
         assert max(epochs) == 5
         clients = [one for one in world.pool.clients if isinstance(one, TransactionalProducer)]
@@ -73,7 +73,7 @@ def test_two_brokers_live_in_one_world() -> None:
     faults = frozenset({"kill", "power", "reset", "partition", "clock", "disk error"})
     workloads = frozenset({"idempotent", "transactions", "consumer group"})
     world = World(5, Plan(15.0, workloads, faults), brokers=2)
-    assert run(world).violations == ()
+    assert run_world(world).violations == ()
     first, second = world.brokers.hosts
     assert min(first.starts, second.starts) > 1
     for host in (first, second):

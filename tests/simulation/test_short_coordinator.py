@@ -8,10 +8,10 @@ import pytest
 
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from simulator.brokers.host import BrokerHost
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import SESSION_S, ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 from waiting import until
 
 SEEDS = (1, 2)
@@ -69,7 +69,7 @@ def loads(monkeypatch: pytest.MonkeyPatch, seed: int) -> list[bool]:
     monkeypatch.setattr(ClusterNemesis, "_cut_store", leave_alone)
     plan = ClusterPlan(10.0, frozenset({"classic group", "plain"}), frozenset({"cut store"}))
     plan.settings["min.insync.replicas"] = "2"
-    assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+    assert run_world(ClusterWorld(seed, plan)).violations == ()
     return found
 
 

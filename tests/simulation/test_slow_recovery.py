@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import pytest
 
 from repetitions import first_of
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
 from simulator.engine.tasks import SimulatedTasks
+from simulator.execution import run_world
 from waiting import until
 
 T = TypeVar("T")
@@ -74,6 +74,6 @@ def test_complete_brokers_serve_while_another_one_recovers(
 ) -> None:
     fault = SlowRecovery(monkeypatch)
     plan = ClusterPlan(3.0, frozenset({"plain"}), frozenset({"cut store"}))
-    assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+    assert run_world(ClusterWorld(seed, plan)).violations == ()
     assert fault.slow_joined_late
     assert fault.served_after_s < SERVED_WITHIN_S

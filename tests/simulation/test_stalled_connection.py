@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from one_way_filter import led
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import STORES, ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 from simulator.network.sockets import Portion, SimulatedSocket
 
 ALTER_PARTITION = (56).to_bytes(2, "big")
@@ -71,7 +71,7 @@ def test_a_proposal_travels_over_a_new_connection(
     plan = ClusterPlan(
         8.0, frozenset({"plain", "idempotent"}), frozenset({"cut store"}), store=store
     )
-    assert run_cluster(ClusterWorld(1, plan)).violations == ()
+    assert run_world(ClusterWorld(1, plan)).violations == ()
     (left_s,) = stall.left_s
     assert left_s is not None
     assert left_s < 6.0, "1.2 s without a fetch, 2 s without an answer, and the repetition"

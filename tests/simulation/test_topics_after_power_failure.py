@@ -10,10 +10,10 @@ from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.topics import NewTopic
 from lakelog.metadata.image import MetadataImage
 from simulator.brokers.host import BrokerHost
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 from waiting import until
 
 LATE = "late"
@@ -62,6 +62,6 @@ def test_their_partitions_have_leaders_when_all_brokers_are_back(
     monkeypatch.setattr(ClusterNemesis, "_power_of_all", fail)
     plan = ClusterPlan(4.0, frozenset({"idempotent"}), frozenset({"power of all"}))
     plan.settings["log.durability"] = "fsync"
-    assert run_cluster(ClusterWorld(1, plan)).violations == ()
+    assert run_world(ClusterWorld(1, plan)).violations == ()
     assert created
     assert left == []

@@ -11,10 +11,10 @@ import pytest
 from lakelog.server.controller.relays import DIRECT, Relays
 from one_way_filter import led, refuse
 from repetitions import first_of
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import SESSION_S, ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 from simulator.network.network import Network
 
 CUT_S = 4 * SESSION_S
@@ -91,7 +91,7 @@ def test_a_leader_cut_off_from_the_controller_alone_stays(
 ) -> None:
     lost = LostWay(monkeypatch, one_way=one_way)
     plan = ClusterPlan(6.0, frozenset({"plain", "idempotent"}), frozenset({"cut store"}))
-    assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+    assert run_world(ClusterWorld(seed, plan)).violations == ()
     (seen,) = lost.seen
     assert seen.kept_epochs
     assert seen.committed > 0
@@ -106,7 +106,7 @@ def test_without_another_way_the_controller_fences_the_leader(
     monkeypatch.setattr(Relays, "_ways", lambda relays, controller_id, **_: iter([DIRECT]))
     lost = LostWay(monkeypatch)
     plan = ClusterPlan(6.0, frozenset({"plain", "idempotent"}), frozenset({"cut store"}))
-    run_cluster(ClusterWorld(SEEDS[0], plan))
+    run_world(ClusterWorld(SEEDS[0], plan))
     assert not lost.seen[0].kept_epochs
 
 
@@ -130,5 +130,5 @@ def test_a_controller_that_no_broker_can_call_is_replaced(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ClusterNemesis, "_cut_store", filter_calls)
     plan = ClusterPlan(6.0, frozenset({"plain", "idempotent"}), frozenset({"cut store"}))
-    assert run_cluster(ClusterWorld(SEEDS[0], plan)).violations == ()
+    assert run_world(ClusterWorld(SEEDS[0], plan)).violations == ()
     assert successors

@@ -10,10 +10,10 @@ from lakelog.protocol.api import api_for
 from lakelog.protocol.transactions import AddPartitionsToTxnRequest
 from lakelog.wire.codec import decode
 from lakelog.wire.framing import decode_request_header
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 from simulator.network.sockets import Portion, SimulatedSocket
 
 _HELD_S = 1.0
@@ -66,7 +66,7 @@ def test_transactions_that_wait_for_a_coordinator_share_a_request(
         monkeypatch.setattr(
             ClusterNemesis, "_cut_store", lambda nemesis, held=questions: held.run(nemesis)
         )
-        assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+        assert run_world(ClusterWorld(seed, plan)).violations == ()
         sizes += questions.sizes
         if max(sizes, default=0) > 1:
             return

@@ -26,11 +26,11 @@ from lakelog.wire.codec import decode
 from lakelog.wire.framing import decode_request_header
 from simulator.brokers.host import BrokerHost
 from simulator.clients.producers.transactional import TransactionalProducer
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
 from simulator.engine.process import Process
+from simulator.execution import run_world
 from simulator.network.connection import ClientConnection
 from simulator.network.sockets import Portion, SimulatedSocket
 
@@ -138,7 +138,7 @@ def test_a_late_marker_is_no_error_of_the_next_transaction(
     plan = ClusterPlan(10.0, frozenset({"classic transactions"}), frozenset({"cut store"}))
     for seed in SEEDS:
         codes.clear()
-        assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+        assert run_world(ClusterWorld(seed, plan)).violations == ()
         if voided:
             assert ErrorCode.NOT_ENOUGH_REPLICAS not in codes, f"seed {seed}"
             return

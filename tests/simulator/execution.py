@@ -7,29 +7,25 @@ faults end and the system has to recover; then everything is read and checked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from doubles.sqlite_vfs import close_connections, seed_sqlite
-from simulator.brokers.host import BrokerHost
-from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 from simulator.checkers.logged_errors import LoggedErrors
 from simulator.clients.consumers.hanging_transactions import HangingTransactionCheck
-from simulator.clients.context import ClientContext
 from simulator.clients.groups.settling import settle
 from simulator.clients.inspector import Inspector
-from simulator.clients.pool import ClientPool
-from simulator.conditions import Conditions
 from simulator.engine.loop import Stuck
-from simulator.engine.simulator import Simulator
-from simulator.network.network import Network
+from simulator.engine.tasks import together
 from simulator.plan import CLUSTER_DEATHS, DEATHS
+from simulator.surroundings import Surroundings
 from simulator.workloads import Workloads
-from simulator.world import World
+from waiting import until
 
 _ACKED_MIN = 10
+_POLL_S = 0.1
 _RECOVERY_S = 3.0
 _RUN_S_MAX = 300.0
 """Virtual seconds after which a world counts as stuck."""
@@ -55,49 +51,21 @@ class WorldOutcome:
         return not deaths or self.counts.get("acked", 0) < _ACKED_MIN
 
 
-def run(world: World) -> WorldOutcome:
+def run_world(world: Surroundings) -> WorldOutcome:
     """Run a world once, and return what its checkers found. Raises nothing but bugs of its own."""
-    return _Alone(world).run()
+    return _Execution(world).run()
 
 
-class Parts(Protocol):
-    """The parts of a world that every execution uses."""
+class _Execution:
+    """The phases of a world, of one broker or of a cluster."""
 
-    @property
-    def seed(self) -> int: ...
-    @property
-    def simulator(self) -> Simulator: ...
-    @property
-    def network(self) -> Network: ...
-    @property
-    def conditions(self) -> Conditions: ...
-    @property
-    def findings(self) -> Findings: ...
-    @property
-    def pool(self) -> ClientPool: ...
-    @property
-    def context(self) -> ClientContext: ...
-    @property
-    def hosts(self) -> Sequence[BrokerHost]: ...
-    @property
-    def nemesis(self) -> Faults: ...
-
-
-class Faults(Protocol):
-    """The faults of a world."""
-
-    async def run(self) -> None:
-        """Inject faults for the time of the plan."""
-
-
-class Execution:
-    """The phases that all worlds have in common."""
-
-    def __init__(self, world: Parts) -> None:
+    def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._simulator, self._loop = world.simulator, world.simulator.loop
         self._hosts, self._pool = world.hosts, world.pool
         self._findings = world.findings
+        self._workloads = [Workloads(world.context, home) for home in world.homes]
+        self._beating: asyncio.Task[None] | None = None
 
     def run(self) -> WorldOutcome:
         # SQLite draws random numbers of its own, which would differ between runs.
@@ -151,6 +119,9 @@ class Execution:
         for host in self._hosts:
             host.kill()
         self._pool.kill()
+        if self._world.pulse is not None:
+            self._world.pulse.process.kill()
+            self._world.pulse.process.close_coroutines()
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
 
@@ -163,63 +134,46 @@ class Execution:
 
     async def _start(self) -> None:
         """Start the brokers, create the topics, and start the clients."""
-        raise NotImplementedError
+        await together(*(host.start() for host in self._hosts))
+        await until(lambda: self._world.is_ready, every_s=_POLL_S)
+        for workloads in self._workloads:
+            await workloads.create()
+        pulse = self._world.pulse
+        if pulse is not None:
+            await self._loop.create_task(pulse.create(), context=pulse.process.context())
+        for host in self._hosts:
+            host.disk.write_back()
+        self._pool.start(client for each in self._workloads for client in each.clients)
+        if pulse is not None:
+            self._beating = pulse.start()
 
     async def _repair(self) -> None:
         """End all faults, and have all brokers serve."""
-        raise NotImplementedError
-
-    async def _check(self) -> None:
-        """Read everything to its end."""
-        raise NotImplementedError
-
-
-class _Alone(Execution):
-    """Brokers without a cluster."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._workloads = [Workloads(world.context, host) for host in self._hosts]
-        self._bit_flips = world.bit_flips
-
-    async def _start(self) -> None:
-        for host in self._hosts:
-            await host.start()
-        for host, workloads in zip(self._hosts, self._workloads, strict=True):
-            await workloads.create()
-            host.disk.write_back()
-        self._pool.start(client for each in self._workloads for client in each.clients)
-
-    async def _repair(self) -> None:
-        """End all faults, and restart brokers: one may have taken a partition offline."""
         self._world.conditions.is_troubled = False
         self._simulator.trace("peace")
         self._world.network.restore_speed()
         self._world.network.heal()
         for host in self._hosts:
-            await self._repair_broker(host)
-
-    async def _repair_broker(self, host: BrokerHost) -> None:
-        host.disk.capacity = None
-        host.disk.stop_at = None
-        host.disk.forget_faults()
-        host.metadata_unknown_percent = 0
-        if host.process is not None:
-            host.kill()
-        flips = self._bit_flips[host.name]
-        flips.repair(self._simulator.random_stream("repair"))
-        await host.bring_back()
-        if flips.repair_others(host.usable()):
-            host.kill()
-            await host.bring_back()
+            host.end_faults()
+        await self._world.recover()
 
     async def _check(self) -> None:
-        """Read every partition to its end, before and after a clean restart."""
-        context = self._world.context
+        """Read every partition to its end, before and after a clean restart of each broker."""
+        if self._beating is not None:
+            await self._beating
+        if self._world.context.plan.replicas == 1:  # with more, an observer watches transactions
+            for each in self._workloads:
+                await self._visit(HangingTransactionCheck, "hanging", each)
         for each in self._workloads:
-            await HangingTransactionCheck(context, each.named("hanging"), each.places).start()
-        for host, each in zip(self._hosts, self._workloads, strict=True):
-            await Inspector(context, each.named("inspector"), each.places).start()
-            await host.stop()
-            await host.bring_back()
-            await Inspector(context, each.named("inspector"), each.places).start()
+            await self._visit(Inspector, "inspector", each)
+            for host in each.host.hosts:
+                await host.stop()
+                await host.bring_back()
+            await self._visit(Inspector, "inspector", each)
+
+    async def _visit(
+        self, visitor: type[HangingTransactionCheck | Inspector], name: str, workloads: Workloads
+    ) -> None:
+        """Have a client look at all partitions of these workloads."""
+        context = self._world.context
+        await visitor(context, workloads.named(name), workloads.places).start()

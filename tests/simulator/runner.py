@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan, cluster_plan_of
 from simulator.cluster.world import ClusterWorld
-from simulator.execution import WorldOutcome, run
+from simulator.execution import WorldOutcome, run_world
 from simulator.plan import Plan, plan_of
 from simulator.world import World
 
@@ -23,12 +22,12 @@ _VIOLATIONS_SHOWN = 20
 
 def run_seed(seed: int) -> WorldOutcome:
     """Run the seed's cluster of three brokers."""
-    return run_cluster(ClusterWorld(seed))
+    return run_world(ClusterWorld(seed))
 
 
 def run_seed_alone(seed: int) -> WorldOutcome:
     """Run the seed's broker that is a cluster by itself."""
-    return run(World(seed))
+    return run_world(World(seed))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from simulator.brokers.host import BrokerHost
 from simulator.checkers.observations import Place
 from simulator.checkers.retention import Retention
 from simulator.clients.administrator import TopicMaker, Trimmer
@@ -58,6 +59,8 @@ class Home(Protocol):
 
     @property
     def clock(self) -> Spread: ...
+    @property
+    def hosts(self) -> Sequence[BrokerHost]: ...
 
 
 class Spread(Protocol):

@@ -16,7 +16,7 @@ from simulator.brokers.places import OwnPlace
 from simulator.checkers.partition_watcher import PartitionWatcher
 from simulator.conditions import RECOVERY_S
 from simulator.faults.bit_flips import BitFlips
-from simulator.faults.nemesis import Nemesis
+from simulator.faults.lone_nemesis import LoneNemesis
 from simulator.machine.machine import Machine
 from simulator.plan import COLD_READS, SLOW_DISK, Plan, plan_of
 from simulator.surroundings import Surroundings
@@ -33,36 +33,44 @@ class World(Surroundings):
         super().__init__(seed, self.plan, RECOVERY_S)
         self.bit_flips: dict[str, BitFlips] = {}
         self.brokers = Fleet(self._broker(number) for number in range(1, brokers + 1))
+        self.hosts = self.brokers.hosts
         self.records.forgets = self.brokers.forgets_producers
         self.context = self.context_for(self.plan, self.brokers)
-        self.nemesis = Nemesis(
+        self.nemesis = LoneNemesis(
             self.simulator,
             self.network,
             self.plan,
             self.conditions,
-            self.brokers.hosts,
-            self.bit_flips,
+            self.hosts,
             self.pool,
+            self.bit_flips,
         )
 
     @property
-    def hosts(self) -> Sequence[BrokerHost]:
-        return self.brokers.hosts
+    def homes(self) -> Sequence[BrokerHost]:
+        """Each broker: it is a cluster by itself."""
+        return self.hosts
+
+    @property
+    def is_ready(self) -> bool:
+        return True
+
+    async def recover(self) -> None:
+        """Restart all brokers, without flipped bits: one may have taken a partition offline."""
+        for host in self.hosts:
+            host.kill()
+            flips = self.bit_flips[host.name]
+            flips.repair(self.simulator.random_stream("repair"))
+            await host.bring_back()
+            if flips.repair_others(host.usable()):
+                host.kill()
+                await host.bring_back()
 
     def _broker(self, node_id: int) -> BrokerHost:
         machine = Machine(self.simulator, f"broker-{node_id}")
         flips = BitFlips(machine.disk, DATA, self.records, self.plan.index_interval)
         self.bit_flips[machine.name] = flips
-        host = BrokerHost(
-            self.simulator,
-            self.network,
-            machine,
-            self._place(machine),
-            node_id,
-            self.plan.settings,
-            self.findings,
-            self._observer(flips),
-        )
+        host = self.host_on(machine, self._place(machine), node_id, self._observer(flips))
         if "metadata" in self.plan.faults:
             host.metadata_unknown_percent = 20
         if COLD_READS in self.plan.faults:

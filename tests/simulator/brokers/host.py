@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -159,6 +159,11 @@ class BrokerHost:
     ) -> ClientConnection:
         """Return a connection of a client to this broker."""
         return ClientConnection(network, process, self.address, on_late)
+
+    @property
+    def hosts(self) -> Sequence[BrokerHost]:
+        """The broker itself: it is a cluster of one."""
+        return (self,)
 
     @property
     def is_running(self) -> bool:
@@ -317,6 +322,13 @@ class BrokerHost:
         """End a pause of the process."""
         if self.process is not None and self.process.is_paused:
             self._simulator.loop.resume(self.process)
+
+    def end_faults(self) -> None:
+        """End a pause, and the faults of the disk and of the metadata; it may still be down."""
+        self.resume()
+        self.disk.stop_at = self.disk.capacity = None
+        self.disk.forget_faults()
+        self.metadata_unknown_percent = 0
 
     async def wait_for_death(self, timeout_s: float) -> None:
         """Wait until the process is killed, or for `timeout_s` seconds."""

@@ -6,16 +6,12 @@ They overlap with deaths and with faults of the network, which come in sequences
 from __future__ import annotations
 
 import asyncio
-import errno
 
-from doubles.disk_faults import Operation, kind_of
 from simulator.cluster.plan import SESSION_S
 from simulator.cluster.scene import Scene
 from simulator.faults.broker_faults import Injector
 from simulator.faults.derived_files import derived_files, flip_in_one
 
-_OPERATIONS: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
-_FREE_BYTES_MAX = 2_000
 _THREAD_S = 2.0
 """How long a step of a slow recovery takes, before and after its work."""
 
@@ -35,29 +31,15 @@ class MachineFaults(Scene):
 
     async def _disk_full(self) -> None:
         """Leave a broker little room on its disk, for a session and more."""
-        disk = self._faults.some_broker().disk
-        disk.capacity = disk.used + self._rng.randrange(_FREE_BYTES_MAX)
-        await asyncio.sleep(SESSION_S * (0.5 + 2 * self._rng.random()))
-        disk.capacity = None
+        await self._faults.fill_disk(self._seconds)
 
     async def _disk_error(self) -> None:
         """Fail operations on a kind of file of one broker, and restart it later."""
-        host = self._faults.some_broker()
-        present = {kind_of(path) for path in host.disk.files()}
-        host.disk.fail(
-            self._rng.choice(_OPERATIONS),
-            errno.EIO,
-            suffix=self._rng.choice(("", ".log", self._rng.choice(sorted(present)))),
-            skip=self._rng.randrange(4),
-            partial=self._rng.randrange(100),
-            times=self._rng.choice((1, 3, 1000)),
-        )
-        await asyncio.sleep(SESSION_S * (0.5 + 2 * self._rng.random()))
-        host.disk.forget_faults()
-        self._simulator.faults.update(host.disk.faults.taken)
-        host.disk.faults.taken.clear()
-        host.kill()
+        host = await self._faults.fail_disk(self._seconds, times=(1, 3, 1000))
         await self._come_back([host])
+
+    def _seconds(self) -> float:
+        return SESSION_S * (0.5 + 2 * self._rng.random())
 
     async def _slow_recovery(self) -> None:
         """Kill a broker that then needs long to open its logs; often another one restarts, too."""

@@ -7,7 +7,6 @@ die during a cut, while the disk of another one is full.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -33,8 +32,8 @@ from simulator.cluster.plan import (
 from simulator.cluster.schedules import Schedules
 from simulator.conditions import Conditions
 from simulator.engine.simulator import Simulator
-from simulator.faults.broker_faults import BrokerFaults, Injector
-from simulator.faults.injections import Injections
+from simulator.faults.broker_faults import Injector
+from simulator.faults.nemesis import Nemesis
 from simulator.network.network import Network
 from waiting import EventTimeoutError, until
 
@@ -56,7 +55,7 @@ class Cluster(Members, Protocol):
         """Empty the disk of a broker that is down."""
 
 
-class ClusterNemesis:
+class ClusterNemesis(Nemesis):
     """Injects the faults of a plan; `execution` ends them."""
 
     def __init__(
@@ -69,16 +68,9 @@ class ClusterNemesis:
         pool: ClientPool,
         cluster: Cluster,
     ) -> None:
-        self._simulator = simulator
-        self._network = network
+        super().__init__(simulator, network, plan, conditions, hosts, pool)
         self._plan = plan
-        self._hosts = hosts
-        self._pool = pool
         self._cluster = cluster
-        self._rng: random.Random = simulator.random_stream("nemesis")
-        self._faults = BrokerFaults(
-            simulator, network, conditions, hosts, pool, self._rng, self._come_back
-        )
         schedules: dict[str, Injector] = {}
         for kind in (Schedules, ControlSchedules, LeaderEpochSchedules, MachineFaults):
             scene = kind(
@@ -104,28 +96,21 @@ class ClusterNemesis:
             "late requests": self._late_requests,
         }
         members = MemberChanges(cluster, hosts, conditions, self._rng)
-        injectors = self._faults.injectors | own | schedules | members.injectors
-        # In the order of the plan's list: a choice among them then depends on the plan alone.
-        self._names = [name for name in FAULTS if name in plan.faults]
-        self._injections = Injections(
-            simulator, conditions, self._rng, injectors, harmless=OF_MEMBERS
-        )
+        self._choose(plan.faults, FAULTS, own | schedules | members.injectors, OF_MEMBERS)
 
-    async def run(self) -> None:
-        """Inject faults for the plan's time; if the plan kills brokers, until one has died."""
-        end = self._simulator.loop.time() + self._plan.seconds
+    @property
+    def _sequences(self) -> list[list[str]]:
+        """Sequences beside each other: a cut or a full disk may go with a death."""
         deadly = [name for name in self._names if name in (*DEATHS, *SURVIVABLE)]
         of_machines = [name for name in self._names if name in OF_MACHINES]
         of_members = [name for name in self._names if name in OF_MEMBERS]
         others = [name for name in self._names if name not in (*deadly, *of_machines, *of_members)]
-        # Sequences of faults beside each other: a cut or a full disk may go with a death. A
-        # schedule is alone with those: with other deaths its situation would not arise.
-        sequences = deadly, others, of_machines, of_members
-        await asyncio.gather(*(self._inject(names, end) for names in sequences))
+        # A schedule is alone with deaths: with other ones its situation would not arise.
+        return [deadly, others, of_machines, of_members]
 
     async def _inject(self, names: list[str], end: float) -> None:
         if names:
-            await self._injections.run(names, end)
+            await super()._inject(names, end)
 
     # Deaths
 

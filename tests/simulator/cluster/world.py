@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from doubles.disk import MemoryDisk
 from lakelog.metadata.image import MetadataImage
 from simulator.brokers.host import DATA, BrokerHost, MetadataPlace
+from simulator.checkers.laws import Law
 from simulator.cluster.brokers import ClusterBrokers
 from simulator.cluster.ensemble import EnsemblePlace, ensemble_of
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.observer import ClusterObserver
 from simulator.cluster.plan import SESSION_S, ClusterPlan, cluster_plan_of
+from simulator.cluster.pulse import Pulse
 from simulator.cluster.shared_file import SharedFile
 from simulator.engine.clock import SimulatedClock
 from simulator.machine.machine import Machine
 from simulator.surroundings import Surroundings
+from waiting import EventTimeoutError, until
 
 _RECOVERY_S = 15.0
 """How long after a fault a cluster may need until every request succeeds again."""
+
+_POLL_S = 0.1
+_HEALING_S = 30.0
 
 _DRIFT = 0.02
 """The largest difference between the rates of two monotonic clocks."""
@@ -47,9 +55,40 @@ class ClusterWorld(Surroundings):
         self.observer.watch(self.hosts, self.brokers.removed)
         self.records.forgets = self.brokers.forgets_producers
         self.context = self.context_for(self.plan, self.brokers)
+        self.pulse = Pulse(self.context, self.brokers, lambda: self.image)
         self.nemesis = ClusterNemesis(
             self.simulator, self.network, self.plan, self.conditions, self.hosts, self.pool, self
         )
+
+    @property
+    def homes(self) -> Sequence[ClusterBrokers]:
+        """The cluster."""
+        return (self.brokers,)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.brokers.are_unfenced
+
+    async def recover(self) -> None:
+        """Bring back the brokers that are down, and wait until every ISR is complete."""
+        for host in self.hosts:
+            host.slow_threads()
+        await asyncio.gather(*(host.bring_back() for host in self.hosts))
+        with suppress(EventTimeoutError):
+            await until(self._has_healed, _HEALING_S, every_s=_POLL_S)
+        self.findings.expect(
+            Law.HEALS,
+            self.is_healed,
+            f"{_HEALING_S} s after the last fault: {self.observer.images.lacking}",
+        )
+
+    async def _has_healed(self) -> bool:
+        """Start the brokers that have ended because a client unregistered them while fenced."""
+        registered = self.image.brokers
+        for host in self.hosts:
+            if not host.is_running and host.node_id not in registered:
+                await host.bring_back()
+        return self.is_healed
 
     @property
     def is_healed(self) -> bool:
@@ -77,16 +116,7 @@ class ClusterWorld(Surroundings):
         skews = self._skews
         machine.clock.skew(skews.random() * 1e6, 1.0 + (skews.random() - 0.5) * _DRIFT)
         place = self._place_of(machine)
-        host = BrokerHost(
-            self.simulator,
-            self.network,
-            machine,
-            place,
-            node_id,
-            self.plan.settings,
-            self.findings,
-            self.observer,
-        )
+        host = self.host_on(machine, place, node_id, self.observer)
         self.machines.append(machine)
         self.places.append(place)
         self.brokers.add(host)

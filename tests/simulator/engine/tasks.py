@@ -82,3 +82,11 @@ def _settle(future: asyncio.Future[T], result: T) -> None:
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+async def together(*works: Coroutine[Any, Any, Any]) -> None:
+    """Do all `works` at the same time; a single coroutine gets no task of its own."""
+    if len(works) == 1:
+        await works[0]
+    else:
+        await asyncio.gather(*works)

@@ -6,10 +6,12 @@ They are of a single broker as well as of each broker of a cluster. A nemesis ch
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from doubles.disk_faults import Operation, kind_of
 from simulator.brokers.host import BrokerHost
 from simulator.clients.pool import ClientPool
 from simulator.conditions import Conditions
@@ -20,6 +22,9 @@ Injector = Callable[[], Coroutine[Any, Any, None]]
 
 _AT_AN_ACKNOWLEDGEMENT = 0.7
 """Chance that a power failure waits for an acknowledgement."""
+_OPERATIONS: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
+_GROWING = ("write", "truncate", "name")
+_FREE_BYTES_MAX = 2_000
 _TORN = 0.7
 """Chance that a power failure leaves some unsynced writes in part."""
 
@@ -80,6 +85,48 @@ class BrokerFaults:
         """Kill a broker whose machine loses its page cache, and leave the machine down."""
         self._network.down.add(host.name)
         host.kill(power=True, torn=self._rng.random() < _TORN)
+
+    async def fill_disk(self, seconds: Callable[[], float]) -> None:
+        """Leave a broker little room on its disk for so many seconds, which are drawn last."""
+        disk = self.some_broker().disk
+        disk.capacity = disk.used + self._rng.randrange(_FREE_BYTES_MAX)
+        await asyncio.sleep(seconds())
+        disk.capacity = None
+
+    async def fail_disk(
+        self,
+        seconds: Callable[[], float],
+        *,
+        times: Sequence[int],
+        passing: frozenset[str] = frozenset(),
+        no_space: float = 0.0,
+    ) -> BrokerHost:
+        """Fail operations on a kind of file of one broker; return it, killed.
+
+        Args:
+            seconds: draws, as the last one, how long.
+            times: how many operations may fail.
+            passing: suffixes to choose among beside the suffixes of files on the disk.
+            no_space: chance that an operation which needs space fails for lack of it.
+        """
+        host, rng = self.some_broker(), self._rng
+        operation = rng.choice(_OPERATIONS)
+        lacks_space = no_space > 0 and operation in _GROWING and rng.random() < no_space
+        present = {kind_of(path) for path in host.disk.files()}
+        host.disk.fail(
+            operation,
+            errno.ENOSPC if lacks_space else errno.EIO,
+            suffix=rng.choice(("", ".log", rng.choice(sorted(present | passing)))),
+            skip=rng.randrange(4),
+            partial=rng.randrange(100),
+            times=rng.choice(times),
+        )
+        await asyncio.sleep(seconds())
+        host.disk.forget_faults()
+        self._simulator.faults.update(host.disk.faults.taken)
+        host.disk.faults.taken.clear()
+        host.kill()
+        return host
 
     async def _kill(self) -> None:
         host = self.some_broker()

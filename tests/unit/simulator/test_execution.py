@@ -8,9 +8,13 @@ import weakref
 
 import pytest
 
-from simulator import Plan, World, WorldOutcome, run
+from simulator import Plan, World, WorldOutcome, run_world
 from simulator.checkers.laws import Law
 from simulator.clients.producers.idempotent import PlainProducer
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.cluster.plan import ClusterPlan
+from simulator.cluster.world import ClusterWorld
+from waiting import until
 
 SMALL = Plan(2.0, frozenset({"plain"}), frozenset({"stop"}))
 
@@ -34,7 +38,7 @@ def test_a_client_that_never_finishes_is_a_violation(monkeypatch: pytest.MonkeyP
         await asyncio.get_running_loop().create_future()
 
     monkeypatch.setattr(PlainProducer, "run", wait_for_ever)
-    result = run(World(1, SMALL))
+    result = run_world(World(1, SMALL))
     assert Law.RESTS in result.broken
     assert "plain0" in result.violations[0]
 
@@ -44,14 +48,14 @@ def test_a_client_that_fails_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> 
         raise KeyError("surprise")
 
     monkeypatch.setattr(PlainProducer, "run", fail)
-    assert Law.CLIENTS_LIVE in run(World(1, SMALL)).broken
+    assert Law.CLIENTS_LIVE in run_world(World(1, SMALL)).broken
 
 
 @pytest.mark.long
 def test_three_brokers_in_one_world() -> None:
     """Each has clients of its own, and is stopped and started."""
     world = World(2, Plan(8.0, frozenset({"idempotent"}), frozenset({"kill", "stop"})), brokers=3)
-    assert run(world).violations == ()
+    assert run_world(world).violations == ()
     for host in world.brokers.hosts:
         topic = f"orders{host.suffix}"
         sent = [value for value in world.records.sent.values() if value.place[0] == topic]
@@ -61,8 +65,46 @@ def test_three_brokers_in_one_world() -> None:
 def test_nothing_keeps_a_world_after_its_run() -> None:
     """The metadata of a killed broker would: SQLite has pointers into its open files."""
     world = World(1, SMALL)
-    run(world)
+    run_world(world)
     kept = weakref.ref(world)
     del world
     gc.collect()
     assert kept() is None
+
+
+@pytest.mark.long
+def test_each_broker_of_a_cluster_is_restarted_for_the_final_reads() -> None:
+    world = ClusterWorld(1, ClusterPlan(1.0, frozenset({"plain"}), frozenset()))
+    assert run_world(world).violations == ()
+    assert [host.starts for host in world.hosts] == [2, 2, 2]
+
+
+def test_a_broker_that_stays_down_is_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def kill(self: ClusterNemesis) -> None:
+        self._hosts[0].kill()
+
+    monkeypatch.setattr(ClusterNemesis, "run", kill)
+    world = ClusterWorld(1, ClusterPlan(1.0, frozenset({"plain"}), frozenset()))
+    outcome = run_world(world)
+    assert outcome.violations == ()
+    assert Law.RESTS not in outcome.broken
+    assert world.hosts[0].starts == 3
+
+
+@pytest.mark.long
+def test_a_broker_that_was_unregistered_in_the_last_fault_is_brought_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends when it hears of that, after its pause."""
+    world = ClusterWorld(
+        1, ClusterPlan(1.0, frozenset({"reconfiguration"}), frozenset(), store="file")
+    )
+
+    async def pause_until_unregistered() -> None:
+        host = world.hosts[0]
+        host.pause()
+        await until(lambda: host.node_id not in world.image.brokers, every_s=0.1)
+
+    monkeypatch.setattr(world.nemesis, "run", pause_until_unregistered)
+    assert run_world(world).violations == ()
+    assert world.hosts[0].starts == 3

@@ -48,8 +48,7 @@ def test_three_brokers_form_a_cluster_unless_one_is_wanted(
         world.simulator.loop.close()
         return VIOLATED
 
-    monkeypatch.setattr(runner, "run", keep)
-    monkeypatch.setattr(runner, "run_cluster", keep)
+    monkeypatch.setattr(runner, "run_world", keep)
     assert runner.main(["--seed", "7", *arguments]) == 1
     (world,) = worlds
     assert world.seed == 7

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator import World, run
+from simulator import World, run_world
 
 SEEDS = (9, 31)
 REPEATED = 9
@@ -21,7 +21,7 @@ _TESTS = Path(__file__).parents[2]
 @pytest.mark.parametrize("half", range(2))
 def test_nothing_is_violated(half: int, is_long: bool) -> None:
     for seed in SEEDS[half::2] if is_long else SEEDS[half:][:1]:
-        outcome = run(World(seed))
+        outcome = run_world(World(seed))
         assert outcome.violations == (), seed
         assert outcome.counts.get("acked") or outcome.counts.get("offsets committed"), seed
 

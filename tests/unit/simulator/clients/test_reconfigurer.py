@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 def test_a_cluster_survives_them() -> None:
     plan = ClusterPlan(6.0, frozenset({"reconfiguration"}), frozenset({"kill"}))
     world = ClusterWorld(1, plan)
-    assert run_cluster(world).violations == ()
+    assert run_world(world).violations == ()
     moving = world.image.topic("moving")
     assert moving is not None
     orders = {state.replicas for state in moving.partitions.values()}
@@ -24,7 +24,7 @@ def test_a_cluster_survives_them() -> None:
 def test_brokers_are_unregistered_and_come_back() -> None:
     faults = frozenset({"kill", "two down", "pause", "cut store"})
     world = ClusterWorld(6, ClusterPlan(20.0, frozenset({"reconfiguration"}), faults))
-    outcome = run_cluster(world)
+    outcome = run_world(world)
     assert outcome.violations == ()
     assert outcome.counts["brokers unregistered"] > 0
     assert sorted(world.image.brokers) == [1, 2, 3]
@@ -33,6 +33,6 @@ def test_brokers_are_unregistered_and_come_back() -> None:
 @pytest.mark.long
 def test_no_record_expires_when_a_clock_leaps() -> None:
     plan = ClusterPlan(10.0, frozenset({"reconfiguration"}), frozenset({"clock"}), store="file")
-    outcome = run_cluster(ClusterWorld(2, plan))
+    outcome = run_world(ClusterWorld(2, plan))
     assert outcome.violations == ()
     assert outcome.faults["clock"] > 0

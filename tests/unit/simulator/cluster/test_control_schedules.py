@@ -11,15 +11,14 @@ from lakelog.storage.producers.state import ProducerStateTable
 from simulator.brokers.host import BrokerHost
 from simulator.cluster import control_schedules
 from simulator.cluster.control_schedules import ControlSchedules, Owed
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import CLASSIC, NEW_TOPICS, ClusterPlan
 from simulator.cluster.world import ClusterWorld
-from simulator.execution import WorldOutcome
+from simulator.execution import WorldOutcome, run_world
 
 
 def run(schedule: str, workload: str, seed: int, seconds: float = 3.0) -> WorldOutcome:
     plan = ClusterPlan(seconds, frozenset({workload}), frozenset({schedule}))
-    outcome = run_cluster(ClusterWorld(seed, plan))
+    outcome = run_world(ClusterWorld(seed, plan))
     assert outcome.violations == ()
     assert outcome.faults[schedule] >= 1
     return outcome

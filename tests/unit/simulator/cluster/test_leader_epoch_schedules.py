@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from simulator.cluster.world import ClusterWorld
 def test_a_cluster_survives(schedule: str) -> None:
     plan = ClusterPlan(4.0, frozenset({"idempotent"}), frozenset({schedule}))
     world = ClusterWorld(1, plan)
-    outcome = run_cluster(world)
+    outcome = run_world(world)
     assert outcome.violations == ()
     assert outcome.faults[schedule] >= 1
     topics = (world.image.topic(name) for name in ("orders", "pulse"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ from simulator.cluster.world import ClusterWorld
 )
 def test_a_cluster_survives(fault: str) -> None:
     plan = ClusterPlan(3.0, frozenset({"plain"}), frozenset({"kill", fault}))
-    outcome = run_cluster(ClusterWorld(1, plan))
+    outcome = run_world(ClusterWorld(1, plan))
     assert outcome.violations == ()
     assert outcome.faults[fault] >= 1

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import BROKERS_MAX, ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 def test_a_new_broker_gets_partitions_and_another_one_is_unregistered() -> None:
     faults = frozenset({"kill", "new broker", "removed broker"})
     world = ClusterWorld(2, ClusterPlan(12.0, frozenset({"growth"}), faults, store="file"))
-    outcome = run_cluster(world)
+    outcome = run_world(world)
     assert outcome.violations == ()
     assert outcome.counts["partitions on new brokers"] >= 1
     assert outcome.counts["removed brokers unregistered"] >= 1

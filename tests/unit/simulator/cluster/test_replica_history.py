@@ -8,9 +8,9 @@ import pytest
 
 from lakelog.replica.partition import Partition
 from simulator.checkers.laws import Law
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 def test_broken_invariants_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_broken_invariants_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         other.role = role
 
     monkeypatch.setattr(world.nemesis, "run", plant)
-    assert Law.CLIENTS_LIVE not in run_cluster(world).broken
+    assert Law.CLIENTS_LIVE not in run_world(world).broken
 
 
 def _replica_elsewhere(world: ClusterWorld, leader: Partition) -> Partition:

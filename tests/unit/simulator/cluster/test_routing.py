@@ -20,10 +20,10 @@ from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.protocol.transactions import AddPartitionsToTxnRequest
 from simulator.clients.producers.batches import produce_request
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.routing import CoordinatorOf, LeaderOf, RoutedConnection, route_of
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 PLACE = ("orders", 2)
 FETCH = FetchRequest(topics=[FetchTopic(topic="orders", partitions=[FetchPartition(partition=2)])])
@@ -70,5 +70,5 @@ def test_a_client_finds_the_next_leader_after_a_kill(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(RoutedConnection, "_receiver", noted)
     plan = ClusterPlan(4.0, frozenset({"plain"}), frozenset({"kill"}))
-    assert run_cluster(ClusterWorld(2, plan)).violations == ()
+    assert run_world(ClusterWorld(2, plan)).violations == ()
     assert max(len(nodes) for nodes in receivers.values()) > 1

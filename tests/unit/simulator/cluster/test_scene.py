@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.scene import Scene, controls
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 @pytest.mark.parametrize("store", ["file", pytest.param("zookeeper", marks=pytest.mark.long)])
@@ -44,5 +44,5 @@ def test_a_deposed_broker_is_fenced_and_comes_back(
 
     with world.conditions.disturbing():
         monkeypatch.setattr(world.nemesis, "run", depose)
-    assert run_cluster(world).violations == ()
+    assert run_world(world).violations == ()
     assert fenced == [True]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
-from simulator.execution import WorldOutcome
+from simulator.execution import WorldOutcome, run_world
 
 
 def run(schedule: str, store: str = "zookeeper") -> WorldOutcome:
     plan = ClusterPlan(3.0, frozenset({"idempotent"}), frozenset({schedule}), store=store)
-    outcome = run_cluster(ClusterWorld(1, plan))
+    outcome = run_world(ClusterWorld(1, plan))
     assert outcome.violations == ()
     assert outcome.faults[schedule] >= 1
     return outcome

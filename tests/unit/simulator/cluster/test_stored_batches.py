@@ -9,10 +9,10 @@ import pytest
 
 from simulator.checkers.laws import Law
 from simulator.cluster import observer
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.stored_batches import BatchRun, _Read
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 def run_with(
@@ -26,7 +26,7 @@ def run_with(
         examine(world)
 
     monkeypatch.setattr(world.nemesis, "run", wait)
-    assert run_cluster(world).broken == set()
+    assert run_world(world).broken == set()
     return world
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
+from simulator.execution import run_world
 
 
 def test_a_cluster_keeps_its_promises_while_brokers_are_killed() -> None:
     plan = ClusterPlan(4.0, frozenset({"idempotent"}), frozenset({"kill"}))
     world = ClusterWorld(3, plan)
-    outcome = run_cluster(world)
+    outcome = run_world(world)
     assert outcome.violations == ()
     assert outcome.counts["acked"] > 10
     assert outcome.faults["kill"] >= 1
@@ -20,7 +20,7 @@ def test_a_cluster_keeps_its_promises_while_brokers_are_killed() -> None:
 
 def test_a_seed_is_repeatable() -> None:
     plan = ClusterPlan(1.0, frozenset({"plain"}), frozenset({"kill"}))
-    first, second = (run_cluster(ClusterWorld(4, plan)) for _ in range(2))
+    first, second = (run_world(ClusterWorld(4, plan)) for _ in range(2))
     assert first == second
 
 
