@@ -41,7 +41,7 @@ def full_disk_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("an ISR that never grows", ("idempotent",), ("kill",), seconds=6.0)
 def isr_that_never_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakelog.replica.followers._has_caught_up", lambda *arguments: False)
+    monkeypatch.setattr("lakelog.replica.desired_isr._has_caught_up", lambda *arguments: False)
 
 
 @bug("partitions shown as healthy", ("plain",), ("two down",), first=8, seconds=8.0)

@@ -239,10 +239,10 @@ def _check_request(change: ResourceChange) -> None:
 def _alter_topic(
     image: MetadataImage, change: ResourceChange, broker: BrokerConfig
 ) -> list[Record]:
-    effective = effective_broker_config(image, broker, broker.node_id)
-    return _alter_known(
-        image, change, TOPIC_CONFIGS, lambda new: LogConfig.from_values(new, effective)
-    )
+    def check(new: dict[str, str]) -> None:
+        LogConfig.from_values(new, effective_broker_config(image, broker, broker.node_id))
+
+    return _alter_known(image, change, TOPIC_CONFIGS, check)
 
 
 def _alter_group(
