@@ -19,7 +19,12 @@ from lakelog.storage.validation import (
 
 
 def archive_floor(config: LogConfig, partition: int) -> int | None:
-    """Return the first offset of a partition that retention must keep; `None` without a table."""
+    """Return the first offset of a partition that retention must keep; `None` without a table.
+
+    The archive job publishes the ends of its table as the topic key `table.archived.offsets`. Topic
+    configuration is metadata, so leaders and followers apply one floor, also after a failover. A
+    broker with old metadata has a lower floor and keeps more.
+    """
     if not config.table_enable:
         return None
     return _parsed(config.table_archived_offsets).get(partition, 0)

@@ -31,7 +31,7 @@ _NO_TAGS = b"\x00"
 
 
 class FramedApi(Protocol):
-    """The properties of an API that framing needs; `lakelog.protocol.registry.Api` has them."""
+    """The properties of an API that framing needs; `lakelog.protocol.api.Api` has them."""
 
     key: int
     flexible_from: int

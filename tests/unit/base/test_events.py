@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import logging
 import re
 from collections.abc import Iterator
@@ -108,3 +109,16 @@ def test_a_task_has_one_line_until_it_succeeds_again(caplog: pytest.LogCaptureFi
     task.succeeded()
     task.failed(ValueError("again"))
     assert len(caplog.records) == 2
+
+
+def test_a_step_of_a_task_survives_bugs_but_not_its_cancellation() -> None:
+    task = FailingTask(logging.getLogger("lakelog.test"), "copying")
+    with task:
+        raise ValueError("planted")
+    assert task.is_failing
+    with pytest.raises(asyncio.CancelledError), task:
+        raise asyncio.CancelledError
+    assert task.is_failing
+    with task:
+        pass
+    assert not task.is_failing

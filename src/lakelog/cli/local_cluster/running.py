@@ -72,7 +72,9 @@ def run_cluster(arguments: ClusterArguments) -> int:
     _check(arguments)
     folder = ClusterFolder(arguments.data.absolute())
     with ExitStack() as stack:
-        ports = stack.enter_context(_ports("--port", _HOST, arguments.port, arguments.brokers))
+        ports = stack.enter_context(
+            _ports("--port", _HOST, arguments.port, arguments.brokers, "brokers")
+        )
         check_store(folder, zookeeper=arguments.zookeeper)
         stack.enter_context(folder.held())
         ensemble = stack.enter_context(_ensemble(folder)) if arguments.zookeeper else None
@@ -131,12 +133,12 @@ def _check_count(what: str, count: int, most: int) -> None:
 
 
 @contextmanager
-def _ports(option: str, host: str, first: int, count: int) -> Iterator[list[int]]:
-    """Reserve the ports of brokers, from `first` on, or free ones for 0. Raises `CliError`."""
+def _ports(option: str, host: str, first: int, count: int, processes: str) -> Iterator[list[int]]:
+    """Reserve the ports of processes, from `first` on, or free ones for 0. Raises `CliError`."""
     last = first + count - 1
     if first and last > PORT_MAX:
-        text = f"{option} {first} leaves no room for {count} brokers"
-        raise CliError("LL0902", text, f"the last broker would have port {last}")
+        text = f"{option} with port {first} leaves no room for {count} {processes}"
+        raise CliError("LL0902", text, f"the last of them would have port {last}")
     with ExitStack() as stack:
         try:
             ports = stack.enter_context(reserved_ports(host, first, count))
@@ -275,7 +277,7 @@ def run_workers(arguments: BrokerArguments, count: int) -> int:
     first_id = first_node_id(arguments, config)
     with ExitStack() as stack:
         host, first_port = split_address(listen, "--listen")
-        ports = stack.enter_context(_ports("--listen", host, first_port, count))
+        ports = stack.enter_context(_ports("--listen", host, first_port, count, "workers"))
         stack.enter_context(folder.held())
         _check_all_run(folder, range(first_id, first_id + count), count)
         workers = worker_specs(arguments, config, folder, first_id, listen, ports)

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import error_code
@@ -49,16 +50,13 @@ class LogDir:
     """Why the broker cannot write there; empty if it can."""
 
 
-_PARTS = {
-    "brokers": ("brokers", "Brokers"),
-    "configs": ("configs", "Configs"),
-    "elections": ("brokers", "Elections"),
-    "features": ("brokers", "Features"),
-    "groups": ("groups", "Groups"),
-    "topics": ("topics", "Topics"),
-    "transactions": ("transactions", "Transactions"),
-}
-"""Module and class of each part of an administrator."""
+def _part(module: str, kind: str) -> Any:
+    """Return a cached property whose class is imported at its first use."""
+
+    def part(admin: Admin) -> object:
+        return getattr(import_module(f"lakelog.client.admin.{module}"), kind)(admin._cluster)
+
+    return cached_property(part)
 
 
 class Admin(Closeable):
@@ -68,13 +66,13 @@ class Admin(Closeable):
     brokers that may be starting. Each part is imported at its first use. Raises `AddressError`.
     """
 
-    brokers: Brokers
-    configs: Configs
-    elections: Elections
-    features: Features
-    groups: Groups
-    topics: Topics
-    transactions: Transactions
+    brokers: Brokers = _part("brokers", "Brokers")
+    configs: Configs = _part("configs", "Configs")
+    elections: Elections = _part("brokers", "Elections")
+    features: Features = _part("brokers", "Features")
+    groups: Groups = _part("groups", "Groups")
+    topics: Topics = _part("topics", "Topics")
+    transactions: Transactions = _part("transactions", "Transactions")
 
     def __init__(
         self,
@@ -91,17 +89,6 @@ class Admin(Closeable):
             request_timeout_s=timeout_s,
             startup=startup,
         )
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            """Return a part, created at its first use."""
-            if name not in _PARTS:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            module, kind = _PARTS[name]
-            part = getattr(import_module(f"lakelog.client.admin.{module}"), kind)(self._cluster)
-            setattr(self, name, part)
-            return part
 
     def close(self) -> None:
         self._cluster.close()

@@ -118,7 +118,7 @@ async def alter_partition_reassignments(
     """AlterPartitionReassignments (45): moves partitions to other brokers (KIP-455).
 
     A move to brokers that hold the partition already is done at once; other moves are rejected
-    (metadata/controller/reassignments.py).
+    (`metadata/controller/assignment.py`).
 
     A `KafkaError` of the whole change is the error of the response.
     """

@@ -1,6 +1,6 @@
 """The table of a job: opened or created at its start, and published as the topic's.
 
-The topic key `table.archived.offsets` is the floor of retention (`replica/archive_floor.py`). It is
+The topic key `table.archived.offsets` is the floor of retention (`replica/topic_rules.py`). It is
 always at or below the table's end, because it is written after a commit. The group has the same
 offsets and only shows the lag. A failure is logged: the next commit publishes again.
 """

@@ -54,7 +54,7 @@ class ProgressSource(Enum):
     """Which progress to use when the table and its progress disagree.
 
     SNAPSHOT, PROPERTY: one of the two that differ. ROWS: a table that another program has filled
-    has no progress; its rows become the progress (`upkeep/adoption.py`).
+    has no progress; its rows become the progress (`adopt_rows` of `upkeep/audit.py`).
     """
 
     SNAPSHOT = "snapshot"

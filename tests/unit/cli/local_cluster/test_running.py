@@ -193,7 +193,7 @@ def test_workers_may_be_part_of_a_larger_cluster() -> None:
     [
         (0, {}, "LL0902", "--workers 0"),
         (65, {}, "LL0902", "--workers 65"),
-        (2, {"listen": "127.0.0.1:65535"}, "LL0902", "no room for 2 brokers"),
+        (2, {"listen": "127.0.0.1:65535"}, "LL0902", "no room for 2 workers"),
         (2, {"listen": "10.0.0.1:9092"}, "LL0402", "10.0.0.1"),
         (2, {"settings": ("listeners=PLAINTEXT://127.0.0.1:1",)}, "LL0902", "divide"),
         (2, {"settings": ("num.partitions=x",)}, "LL0501", "num.partitions=x"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from unittest.mock import create_autospec
+
 import pytest
 
 from lakelog.client.admin.api import Admin, LogDir
@@ -70,6 +72,12 @@ def test_a_broker_that_does_not_answer_is_awaited_up_to_the_limit() -> None:
         address = broker.address
     with Admin(address, timeout_s=0.02) as admin, pytest.raises(UnreachableError):
         admin.describe_cluster()
+
+
+def test_parts_belong_to_the_class() -> None:
+    """So that `dir`, completion and `create_autospec` know them."""
+    assert {"topics", "groups", "transactions"} <= set(dir(Admin))
+    assert create_autospec(Admin).topics is not None
 
 
 def test_parts_are_created_once(broker: ScriptedBroker) -> None:

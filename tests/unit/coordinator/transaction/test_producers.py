@@ -117,3 +117,14 @@ def test_a_fenced_producer_gets_the_code_of_its_version(version: int, code: Erro
     future = Future[EndTxnResponse]()
     _end(future, version).refuse(ErrorCode.PRODUCER_FENCED)
     assert future.result().error_code == code
+
+
+@in_virtual_time()
+async def test_the_response_has_the_producer_of_the_next_transaction(setup: Setup) -> None:
+    producer = await setup.ready()
+    await setup.add(producer, A)
+    ended = await setup.end(producer, commit=True, version=BUMPING)
+    assert (ended.code, ended.producer_id) == (NONE, producer.producer_id)
+    assert ended.producer_epoch == producer.epoch + 1
+    await setup.settled()
+    assert setup.identity() == Producer(ended.producer_id, ended.producer_epoch)

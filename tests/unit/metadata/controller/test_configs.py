@@ -99,6 +99,19 @@ def test_a_resource_is_altered_whole_or_not_at_all(
     assert after == image
 
 
+def test_stored_settings_that_do_not_fit_refuse_a_topic_and_no_other_resource(
+    image: MetadataImage,
+) -> None:
+    """As an earlier version of the brokers may have stored them."""
+    stored = {"group.min.session.timeout.ms": "100000", "group.max.session.timeout.ms": "10"}
+    records = [ConfigRecord(BROKER, "", key, value) for key, value in stored.items()]
+    image = image.apply_all(records, image.end)
+    topic = ResourceChange(TOPIC, "orders", [ConfigChange("retention.ms", SET, "5")])
+    group = ResourceChange(ResourceType.GROUP, "g", [])
+    plan = plan_alter_configs(image, [topic, group], broker=STATIC)
+    assert [result.error for result in plan.result] == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
+
+
 def test_dynamic_broker_keys_are_set_for_one_and_for_all(image: MetadataImage) -> None:
     image, one = _alter(image, BROKER, "1", ("message.max.bytes", SET, "5"))
     image, every = _alter(image, BROKER, "", ("message.max.bytes", SET, "6"))
