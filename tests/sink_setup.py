@@ -10,8 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.client.sink import QueryRun, Receipt, RecordCount, requests
 from lakelog.coordinator.transaction.state import TopicPartition
 from lakelog.protocol.commit_sets import NO_BATCH, Refusal, Winner
-from lakelog.protocol.producers import InitProducerIdResponse
-from lakelog.protocol.transactions import EndTxnResponse
+from lakelog.protocol.transactions import EndTxnResponse, InitProducerIdResponse
 from transaction_setup import BUMPING, Producer, Setup
 from waiting import until
 

@@ -26,8 +26,7 @@ from lakelog.coordinator.transaction.records import TransactionRecord, encode_re
 from lakelog.coordinator.transaction.requests import LastSequences, WrittenTo
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
-from lakelog.protocol.producers import InitProducerIdRequest
-from lakelog.protocol.transactions import EndTxnRequest
+from lakelog.protocol.transactions import EndTxnRequest, InitProducerIdRequest
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
 from simulator.engine.clock import SimulatedClock

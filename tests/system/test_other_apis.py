@@ -15,7 +15,7 @@ from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.groups import FindCoordinatorRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import InitProducerIdRequest
 from lakelog.wire.codec import decode
 from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, described, host_and_port, produce

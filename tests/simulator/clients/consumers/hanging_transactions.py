@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from lakelog.protocol.producers import DescribeProducersRequest, TopicRequest
+from lakelog.protocol.transactions import DescribeProducersRequest, TopicRequest
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place
 from simulator.clients.client import Client

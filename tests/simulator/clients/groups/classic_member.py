@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.group_members import ConsumerGroupHeartbeatRequest, TopicPartitions
+from lakelog.protocol.groups import ConsumerGroupHeartbeatRequest, MemberPartitions
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from simulator.checkers.membership_history import Lease
 from simulator.clients.client import RETRIABLE
@@ -157,12 +157,12 @@ class ConsumerMember(GroupClient):
         name = self.places[0][0]
         return f"{name[:-1]}[{name[-1]}]"
 
-    def _owned(self) -> list[TopicPartitions]:
+    def _owned(self) -> list[MemberPartitions]:
         """Return the owned partitions for a heartbeat; a joining member has none."""
         if not self.owned:
             return []
         return [
-            TopicPartitions(
+            MemberPartitions(
                 topic_id=topic_id,
                 partitions=sorted(index for topic, index in self.owned if topic == name),
             )

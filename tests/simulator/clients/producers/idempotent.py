@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import InitProducerIdRequest
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place
 from simulator.clients.client import RETRIABLE, Client

@@ -7,8 +7,7 @@ from lakelog.protocol.offsets import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from lakelog.protocol.producers import InitProducerIdRequest
-from lakelog.protocol.transactions import EndTxnRequest
+from lakelog.protocol.transactions import EndTxnRequest, InitProducerIdRequest
 from simulator.checkers.observations import Place
 
 TIMEOUT_MS = 8_000

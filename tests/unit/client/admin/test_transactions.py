@@ -7,21 +7,19 @@ from lakelog.client.admin.transactions import ActiveProducer, SinkChild, SinkCon
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError
 from lakelog.protocol.commit_sets import ChildState, SinkState
-from lakelog.protocol.producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
 from lakelog.protocol.transactions import (
     DescribedTransaction,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
+    PartitionResponse,
+    ProducerState,
     TopicData,
+    TopicResponse,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

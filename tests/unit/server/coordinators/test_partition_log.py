@@ -8,7 +8,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.coordinator.transaction.requests import NO_SEQUENCE, WrittenTo
-from lakelog.protocol.producers import (
+from lakelog.protocol.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

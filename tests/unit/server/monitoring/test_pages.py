@@ -10,7 +10,7 @@ import pytest
 
 from lakelog.protocol.api import api_for
 from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.group_members import HeartbeatRequest
+from lakelog.protocol.groups import HeartbeatRequest
 from lakelog.server.monitoring.http import Request, Response
 from lakelog.server.monitoring.pages import TAILS_MAX, Pages, RequestTail, compat, detail
 from lakelog.server.monitoring.readiness import Check
