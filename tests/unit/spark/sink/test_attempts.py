@@ -89,10 +89,10 @@ class FakeProducer:
 
     def __init__(self, bootstrap: str, **settings: Any) -> None: ...
 
-    def open(self, run: QueryRun, *place: int) -> None:
+    def open(self, run: QueryRun, *identity: int) -> None:
         if STATE.open_error is not None:
             raise STATE.open_error
-        STATE.calls.append(("open", *place))
+        STATE.calls.append(("open", *identity))
 
     def send_table(self, rows: pa.RecordBatch, topic: str | None) -> None:
         STATE.calls += rows.column("value").to_pylist()
