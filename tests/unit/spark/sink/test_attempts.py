@@ -9,6 +9,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client import sink as client
+from lakelog.client import sink as sinks
 from lakelog.client.errors import ClientError, UnsupportedError
 from lakelog.client.sink import (
     AnotherQueryError,
@@ -111,8 +112,8 @@ class FakeProducer:
 @pytest.fixture(autouse=True)
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     STATE.__init__()  # type: ignore[misc]
-    monkeypatch.setattr(attempts, "Sink", FakeSink)
-    monkeypatch.setattr(attempts, "SinkProducer", FakeProducer)
+    monkeypatch.setattr(sinks, "Sink", FakeSink)
+    monkeypatch.setattr(sinks, "SinkProducer", FakeProducer)
     yield STATE
     attempts._kept.clear()
 
