@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.config.keys.own import ZOOKEEPER_KEYS
-from lakelog.base.config.keys.tables import TABLE_KEYS
+from lakelog.base.config.keys.topics import TABLE_KEYS
 
 OLDER = {key.name for key in ZOOKEEPER_KEYS}
 """Keys of Apache Kafka 3 for a secured ensemble, which Kafka 4 has removed with ZooKeeper."""

@@ -14,13 +14,13 @@ from lakelog.base.config.key import ConfigError, ConfigKey, ConfigValue, Effect,
 from lakelog.base.config.keys.groups import (
     CONSUMER_GROUP_KEYS,
     GROUP_KEYS,
+    TRANSACTION_KEYS,
     check_consumer_group_keys,
 )
 from lakelog.base.config.keys.inert import INERT_KEYS, REJECTED_KEYS
 from lakelog.base.config.keys.logs import CLEANER_KEYS, LOG_KEYS, check_cleaner_keys
 from lakelog.base.config.keys.node import CONNECTION_KEYS, NODE_KEYS, REPLICATION_KEYS
 from lakelog.base.config.keys.own import OWN_KEYS, ZOOKEEPER_KEYS
-from lakelog.base.config.keys.transactions import TRANSACTION_KEYS
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.endpoint import Endpoint, SecurityProtocol, parse_endpoint
 

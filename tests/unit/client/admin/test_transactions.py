@@ -125,8 +125,8 @@ def test_hanging_transactions_are_open_and_unknown_to_all_coordinators(
     ]
     broker.on(DescribeTransactionsRequest, *states)
     found = Transactions(cluster).hanging(["orders"])
-    places = [(each.topic, each.partition, each.producer.producer_id) for each in found]
-    assert places == [("orders", 0, 3), ("orders", 0, 7)]
+    hanging = [(each.topic, each.partition, each.producer.producer_id) for each in found]
+    assert hanging == [("orders", 0, 3), ("orders", 0, 7)]
     (request,) = broker.asked(ListTransactionsRequest)
     assert request.producer_id_filters == [3, 4, 5, 7]
 

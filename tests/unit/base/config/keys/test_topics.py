@@ -5,6 +5,7 @@ import pytest
 from lakelog.base.config.broker_config import BROKER_CONFIGS
 from lakelog.base.config.key import ConfigError, Effect, Synonym
 from lakelog.base.config.keys.topics import HOUR_MS, TOPIC_CONFIGS
+from lakelog.base.config.log_config import LogConfig, validate_topic_configs
 
 THROTTLED = TOPIC_CONFIGS["leader.replication.throttled.replicas"]
 
@@ -46,3 +47,25 @@ def test_a_topic_cannot_be_moved_to_tiered_storage() -> None:
 def test_a_key_without_effect_says_why() -> None:
     for key in TOPIC_CONFIGS.values():
         assert key.effect is Effect.HONOURED or key.reason, key.name
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("table.name", "a/b"),
+        ("table.archived.offsets", "0:1,1"),
+        ("table.archived.offsets", "0:-1"),
+        ("table.enable", "yes"),
+        ("table.schema.registry.url", "registry:8081"),
+        ("table.schema.registry.url", "http://user:secret@registry"),
+    ],
+)
+def test_a_value_that_no_table_can_use_is_rejected(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        validate_topic_configs({name: text})
+
+
+def test_the_archived_offsets_are_a_list_of_partitions() -> None:
+    found = LogConfig.from_values({"table.enable": "true", "table.archived.offsets": "0:12, 1:0"})
+    assert found.table_enable
+    assert found.table_archived_offsets == ("0:12", "1:0")
