@@ -14,12 +14,13 @@ from lakelog.protocol.consumer_protocol import (
     decode_versioned,
     encode_versioned,
 )
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
+    ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
+    DescribedConsumerGroup,
+    MemberPartitions,
 )
-from lakelog.protocol.groups import ConsumerGroupDescribeRequest, DescribedConsumerGroup
 
 GROUP = "readers"
 
@@ -59,7 +60,7 @@ class Consumer:
             subscribed_topic_regex=self.regex,
             server_assignor=self.assignor,
             topic_partitions=[
-                TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+                MemberPartitions(topic_id=topic_id, partitions=sorted(partitions))
                 for topic_id, partitions in self.owned.items()
                 if partitions
             ],

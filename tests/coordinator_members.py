@@ -6,7 +6,7 @@ from typing import Any
 
 from group_setup import Setup
 from lakelog.coordinator.shard import Reply
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,

@@ -13,7 +13,7 @@ from lakelog.base.memory_budget import MemoryBudget
 from lakelog.protocol.api import api_for
 from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.group_members import HeartbeatRequest
+from lakelog.protocol.groups import HeartbeatRequest
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
@@ -20,12 +20,14 @@ from lakelog.protocol.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from lakelog.protocol.producers import InitProducerIdRequest
-from lakelog.protocol.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from lakelog.server.handlers.group_members import join_group, sync_group
+from lakelog.protocol.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    InitProducerIdRequest,
+)
+from lakelog.server.handlers.groups import join_group, sync_group
 from lakelog.server.handlers.offsets import offset_commit, offset_fetch
-from lakelog.server.handlers.producers import init_producer_id
-from lakelog.server.handlers.transactions import add_partitions_to_txn
+from lakelog.server.handlers.transactions import add_partitions_to_txn, init_producer_id
 from memory_broker import MemoryBroker
 
 GROUP = "readers"

@@ -21,8 +21,8 @@ def has_behaviour(tree: ast.AST) -> bool:
 
 def mirror_of(module: Path, project: Path) -> Path:
     """Return the place of the unit test of a module below `src` of `project`."""
-    place = module.relative_to(project / "src").parent.parts[1:]
-    return project.joinpath("tests", "unit", *place, f"test_{module.name}")
+    folders = module.relative_to(project / "src").parent.parts[1:]
+    return project.joinpath("tests", "unit", *folders, f"test_{module.name}")
 
 
 def _only_declares(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 
 from call_trace import CallTrace, Figures
 from lakelog.protocol.api import api_for
-from lakelog.protocol.group_members import JoinGroupRequest, JoinGroupRequestProtocol
-from lakelog.protocol.groups import FindCoordinatorRequest
-from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.groups import (
+    FindCoordinatorRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
 from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
-from lakelog.protocol.transactions import EndTxnRequest
+from lakelog.protocol.transactions import EndTxnRequest, InitProducerIdRequest
 from lakelog.runtime.api import Timer
 from lakelog.wire.framing import FRAME_SIZE_BYTES, decode_response, encode_request
 from socketless_broker import FakeSocket, SocketlessBroker

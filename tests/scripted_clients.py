@@ -145,8 +145,10 @@ def listed(
     return ListOffsetsRequest, answer
 
 
-def list_response(place: Place, offset: int, code: int = 0) -> ListOffsetsResponse:
+def list_response(partition: Place, offset: int, code: int = 0) -> ListOffsetsResponse:
     part = ListOffsetsPartitionResponse(
-        partition_index=place[1], error_code=code, timestamp=0, offset=offset
+        partition_index=partition[1], error_code=code, timestamp=0, offset=offset
     )
-    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=place[0], partitions=[part])])
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name=partition[0], partitions=[part])]
+    )

@@ -10,8 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.client.sink import QueryRun, Receipt, RecordCount, requests
 from lakelog.coordinator.transaction.state import TopicPartition
 from lakelog.protocol.commit_sets import NO_BATCH, Refusal, Winner
-from lakelog.protocol.producers import InitProducerIdResponse
-from lakelog.protocol.transactions import EndTxnResponse
+from lakelog.protocol.transactions import EndTxnResponse, InitProducerIdResponse
 from transaction_setup import BUMPING, Producer, Setup
 from waiting import until
 
@@ -61,8 +60,8 @@ class Sinks:
         self, name: str, child: Producer, value: str, partition: TopicPartition = ORDERS
     ) -> ErrorCode:
         """Write a record as a Produce request: verify first if the partition has no transaction."""
-        place = self.setup.markers.partition(*partition)
-        while place.needs_verification(child):
+        model = self.setup.markers.partition(*partition)
+        while model.needs_verification(child):
             codes = await self.setup.coordinator.verify(name, *child, [partition], add=True)
             code = codes[partition]
             if code is not ErrorCode.NONE and not code.retriable:
@@ -72,7 +71,7 @@ class Sinks:
                 break
             await asyncio.sleep(0.02)
         try:
-            place.append(child, value)
+            model.append(child, value)
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE
@@ -132,12 +131,12 @@ class Sinks:
         await until(
             lambda: all(each.is_stable for each in markers.partitions.values()), 200.0, every_s=0.5
         )
-        places = sorted(markers.partitions)
-        return [value for place in places for value in markers.partitions[place].visible]
+        keys = sorted(markers.partitions)
+        return [value for key in keys for value in markers.partitions[key].visible]
 
 
 def winner(name: str, child: Producer, counts: dict[TopicPartition, int]) -> Winner:
-    written = tuple(RecordCount(*place, records) for place, records in counts.items())
+    written = tuple(RecordCount(*written_to, records) for written_to, records in counts.items())
     return requests.winner(Receipt(name, *child, written))
 
 

@@ -26,8 +26,7 @@ from lakelog.coordinator.transaction.records import TransactionRecord, encode_re
 from lakelog.coordinator.transaction.requests import LastSequences, WrittenTo
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
-from lakelog.protocol.producers import InitProducerIdRequest
-from lakelog.protocol.transactions import EndTxnRequest
+from lakelog.protocol.transactions import EndTxnRequest, InitProducerIdRequest
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
 from simulator.engine.clock import SimulatedClock
@@ -166,10 +165,10 @@ class FakeProducerLogs:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return {target: self._last(target) for target in targets}
 
-    def _last(self, place: WrittenTo) -> int:
-        model = self._markers.partition(place.topic, place.partition)
-        written = [model.records[index][0] for index in model.open_of(place.producer_id)]
-        return written.count(Producer(place.producer_id, place.producer_epoch)) - 1
+    def _last(self, written_to: WrittenTo) -> int:
+        model = self._markers.partition(written_to.topic, written_to.partition)
+        written = [model.records[index][0] for index in model.open_of(written_to.producer_id)]
+        return written.count(Producer(written_to.producer_id, written_to.producer_epoch)) - 1
 
 
 class Setup:

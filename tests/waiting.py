@@ -147,7 +147,7 @@ def _condition_text(caller: FrameType) -> str:
     if positions is None or None in positions:
         return "an event of unknown source"
     lines = linecache.getlines(caller.f_code.co_filename)
-    first, last, begin, end = (place or 0 for place in positions)
+    first, last, begin, end = (position or 0 for position in positions)
     text = "".join(lines[first - 1 : last]).encode()
     text = text[begin : len(text) - len(lines[last - 1].encode()) + end] if lines else b""
     return _condition_of(text.decode()) or "an event of unknown source"

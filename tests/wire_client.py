@@ -25,8 +25,8 @@ from lakelog.protocol.fetch import (
 )
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from lakelog.protocol.transactions import InitProducerIdRequest
 from lakelog.records.batch import BatchHeader, iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.wire.framing import decode_response, encode_request

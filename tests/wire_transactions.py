@@ -10,11 +10,11 @@ from typing import Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.groups import FindCoordinatorRequest
-from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.protocol.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     EndTxnRequest,
+    InitProducerIdRequest,
 )
 from waiting import eventually
 from wire_client import WireClient, batch_of, produce_request

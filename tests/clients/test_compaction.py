@@ -149,8 +149,8 @@ def writing_helpers(broker: BrokerProcess, folder: Path) -> list[int]:
 def commit_at(broker: BrokerProcess, group: str, offset: int) -> None:
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": group}
     consumer = confluent_kafka.Consumer(settings)
-    place = confluent_kafka.TopicPartition("committed", 0, offset)
-    consumer.commit(offsets=[place], asynchronous=False)
+    committed = confluent_kafka.TopicPartition("committed", 0, offset)
+    consumer.commit(offsets=[committed], asynchronous=False)
     consumer.close()
 
 

@@ -84,15 +84,15 @@ def test_the_note_beside_an_offset_comes_back(bootstrap: str) -> None:
     with closing(own_admin(bootstrap)) as admin:
         admin.create_topic(name, 1)
     longest = "n" * 4095 + "\u00e9"
-    place = kafka.TopicPartition(name, 0)
+    topic_partition = kafka.TopicPartition(name, 0)
     writer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=name)
     with closing(writer), closing(AioAdmin(bootstrap)) as reader:
         for offset, note in enumerate(("short", "", longest)):
-            writer.commit({place: kafka.OffsetAndMetadata(offset, note, -1)})
-            assert writer.committed(place, metadata=True).metadata == note
+            writer.commit({topic_partition: kafka.OffsetAndMetadata(offset, note, -1)})
+            assert writer.committed(topic_partition, metadata=True).metadata == note
             assert patiently(lambda: reader.note(name, name, 0)) == note
         with pytest.raises(OffsetMetadataTooLargeError):
-            writer.commit({place: kafka.OffsetAndMetadata(3, longest + "x", -1)})
+            writer.commit({topic_partition: kafka.OffsetAndMetadata(3, longest + "x", -1)})
         assert patiently(lambda: reader.note(name, name, 0)) == longest
 
 
@@ -101,9 +101,14 @@ def test_a_committed_offset_is_deleted(bootstrap: str) -> None:
     name = f"deleted-{uuid.uuid4().hex[:8]}"
     with closing(own_admin(bootstrap)) as admin:
         admin.create_topic(name, 2)
-        places = [kafka.TopicPartition(name, index) for index in range(2)]
+        topic_partitions = [kafka.TopicPartition(name, index) for index in range(2)]
         with closing(kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=name)) as writer:
-            writer.commit({place: kafka.OffsetAndMetadata(5, "", -1) for place in places})
+            writer.commit(
+                {
+                    topic_partition: kafka.OffsetAndMetadata(5, "", -1)
+                    for topic_partition in topic_partitions
+                }
+            )
         with closing(kafka.KafkaAdminClient(bootstrap_servers=bootstrap)) as python:
-            python.delete_group_offsets(name, places[:1])
+            python.delete_group_offsets(name, topic_partitions[:1])
         assert admin.committed(name, name) == {1: 5}

@@ -22,9 +22,9 @@ def test_records_come_back_in_order(client: Client, admin: Admin, name: str) -> 
     admin.create_topic(name, 3)
     sent = [Sent(f"value {i}".encode(), f"key {i}".encode(), partition=i % 3) for i in range(300)]
 
-    places = client.produce(name, sent)
+    positions = client.produce(name, sent)
 
-    assert places == [(i % 3, i // 3) for i in range(300)]
+    assert positions == [(i % 3, i // 3) for i in range(300)]
     received = read(client, name, 300, (0, 1, 2))
     for index in range(3):
         of_it = [(r.key, r.value) for r in received if r.partition == index]
@@ -35,9 +35,11 @@ def test_equal_keys_share_a_partition(client: Client, admin: Admin, name: str) -
     admin.create_topic(name, 4)
     sent = [Sent(b"%d" % i, b"key %d" % (i % 20)) for i in range(200)]
 
-    places = client.produce(name, sent)
+    positions = client.produce(name, sent)
 
-    partitions = {(record.key, place[0]) for record, place in zip(sent, places, strict=True)}
+    partitions = {
+        (record.key, position[0]) for record, position in zip(sent, positions, strict=True)
+    }
     assert len(partitions) == 20
     assert len({index for _, index in partitions}) > 1
 
@@ -168,9 +170,9 @@ def test_an_idempotent_producer(client: Client, admin: Admin, name: str, bootstr
     admin.create_topic(name, 1)
     sent = [Sent(b"%d" % i) for i in range(500)]
 
-    places = client.produce(name, sent, idempotent=True, linger_ms=0)
+    positions = client.produce(name, sent, idempotent=True, linger_ms=0)
 
-    assert places == [(0, i) for i in range(500)]
+    assert positions == [(0, i) for i in range(500)]
     headers = [header for header, _ in stored_batches(bootstrap, name)]
     assert len({header.producer_id for header in headers}) == 1
     assert headers[0].producer_id >= 0

@@ -200,7 +200,7 @@ def test_consume_transform_produce(make: Make, library: Any, bootstrap: str, top
                 done[partition] = done.get(partition, 0) + 1
     assert sorted(read_all(bootstrap, target, COMMITTED)) == [b"%d%d" % (n, n) for n in range(6)]
     with Admin(bootstrap) as admin:
-        found = {key: place.offset for key, place in admin.groups.offsets(topic).items()}
+        found = {key: committed.offset for key, committed in admin.groups.offsets(topic).items()}
     assert found.keys() == {(topic, 0), (topic, 1)}
     assert all(offset >= 3 for offset in found.values())
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from conformance.case import Case, World
 from conformance.world import join_request
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequestProtocol,
     LeaveGroupRequest,
+    ListGroupsRequest,
     MemberIdentity,
     SyncGroupRequest,
 )
-from lakelog.protocol.groups import DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
 from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -16,7 +16,7 @@ from lakelog.protocol.fetch import (
     ListOffsetsTopic,
 )
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import InitProducerIdRequest
 from lakelog.records.crc import crc32c
 from wire_client import batch_of
 

@@ -7,18 +7,18 @@ from typing import Any
 from client_apis import CLIENT_APIS
 from conformance.case import World, made
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
+    FindCoordinatorRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     SyncGroupRequest,
 )
-from lakelog.protocol.groups import FindCoordinatorRequest
 from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import InitProducerIdRequest
 from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, described, produce, topic_id_of
 

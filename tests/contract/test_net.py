@@ -92,9 +92,9 @@ Run = Callable[[Scenario], None]
 
 def _in_reality(scenario: Scenario) -> None:
     with asyncio.Runner() as runner:
-        place = RealPlace(runner.get_loop())
-        with contextlib.closing(place):
-            runner.run(scenario(place))
+        network = RealPlace(runner.get_loop())
+        with contextlib.closing(network):
+            runner.run(scenario(network))
 
 
 def _in_simulation(scenario: Scenario) -> None:
@@ -157,22 +157,22 @@ async def accepted(net: Net, listener: Listener) -> Socket:
     return listener.accept()
 
 
-async def connected(place: Place, listener: Listener) -> tuple[Socket, Socket]:
+async def connected(network: Place, listener: Listener) -> tuple[Socket, Socket]:
     """Return the client's and the server's end of a new connection."""
-    near = await place.client.connect(place.host, listener.address[1], timeout_s=LONG_S)
-    return near, await accepted(place.server, listener)
+    near = await network.client.connect(network.host, listener.address[1], timeout_s=LONG_S)
+    return near, await accepted(network.server, listener)
 
 
 def test_a_connection_carries_bytes_both_ways(run: Run) -> None:
-    async def scenario(place: Place) -> None:
-        listener = place.server.listen(place.host, 0, backlog=5)
-        near, far = await connected(place, listener)
+    async def scenario(network: Place) -> None:
+        listener = network.server.listen(network.host, 0, backlog=5)
+        near, far = await connected(network, listener)
         assert near.getpeername()[:2] == tuple(listener.address)
         assert near.getsockname()[:2] == far.getpeername()[:2]
-        await send_all(place.client, near, b"request")
-        assert await received(place.server, far, 7) == b"request"
-        await send_all(place.server, far, b"response")
-        assert await received(place.client, near, 8) == b"response"
+        await send_all(network.client, near, b"request")
+        assert await received(network.server, far, 7) == b"request"
+        await send_all(network.server, far, b"response")
+        assert await received(network.client, near, 8) == b"response"
         near.close()
         far.close()
         listener.close()
@@ -181,9 +181,9 @@ def test_a_connection_carries_bytes_both_ways(run: Run) -> None:
 
 
 def test_a_connected_socket_never_blocks(run: Run) -> None:
-    async def scenario(place: Place) -> None:
-        listener = place.server.listen(place.host, 0, backlog=5)
-        near, far = await connected(place, listener)
+    async def scenario(network: Place) -> None:
+        listener = network.server.listen(network.host, 0, backlog=5)
+        near, far = await connected(network, listener)
         with pytest.raises(BlockingIOError):
             near.recv_into(bytearray(1))
         with pytest.raises(BlockingIOError):
@@ -199,11 +199,11 @@ def test_a_connected_socket_never_blocks(run: Run) -> None:
 def test_a_full_socket_is_writable_again_when_the_peer_has_read(run: Run) -> None:
     data = random.Random(7).randbytes(3 << 20)
 
-    async def scenario(place: Place) -> None:
-        listener = place.server.listen(place.host, 0, backlog=5)
-        near, far = await connected(place, listener)
-        sending = asyncio.ensure_future(send_all(place.client, near, data))
-        assert await received(place.server, far, len(data)) == data
+    async def scenario(network: Place) -> None:
+        listener = network.server.listen(network.host, 0, backlog=5)
+        near, far = await connected(network, listener)
+        sending = asyncio.ensure_future(send_all(network.client, near, data))
+        assert await received(network.server, far, len(data)) == data
         await sending
         near.close()
         far.close()
@@ -213,11 +213,11 @@ def test_a_full_socket_is_writable_again_when_the_peer_has_read(run: Run) -> Non
 
 
 def test_the_end_of_the_peers_stream_is_received(run: Run) -> None:
-    async def scenario(place: Place) -> None:
-        listener = place.server.listen(place.host, 0, backlog=5)
-        near, far = await connected(place, listener)
+    async def scenario(network: Place) -> None:
+        listener = network.server.listen(network.host, 0, backlog=5)
+        near, far = await connected(network, listener)
         far.close()
-        assert await received(place.client, near, 1) == b""
+        assert await received(network.client, near, 1) == b""
         near.close()
         listener.close()
 
@@ -225,28 +225,30 @@ def test_the_end_of_the_peers_stream_is_received(run: Run) -> None:
 
 
 def test_a_port_without_a_listener_refuses(run: Run) -> None:
-    async def scenario(place: Place) -> None:
+    async def scenario(network: Place) -> None:
         with pytest.raises(ConnectionRefusedError):
-            port = await place.unused_port()
-            await place.client.connect(place.host, port, timeout_s=LONG_S)
+            port = await network.unused_port()
+            await network.client.connect(network.host, port, timeout_s=LONG_S)
 
     run(scenario)
 
 
 def test_an_attempt_without_an_answer_times_out(run: Run) -> None:
-    async def scenario(place: Place) -> None:
-        port = await place.silent_port()
+    async def scenario(network: Place) -> None:
+        port = await network.silent_port()
         async with asyncio.timeout(LONG_S):
             with pytest.raises(TimeoutError):
-                await place.client.connect(place.host, port, timeout_s=0.1)
+                await network.client.connect(network.host, port, timeout_s=0.1)
 
     run(scenario)
 
 
 def test_a_cancelled_attempt_leaves_no_connection(run: Run) -> None:
-    async def scenario(place: Place) -> None:
-        port = await place.silent_port()
-        attempt = asyncio.ensure_future(place.client.connect(place.host, port, timeout_s=LONG_S))
+    async def scenario(network: Place) -> None:
+        port = await network.silent_port()
+        attempt = asyncio.ensure_future(
+            network.client.connect(network.host, port, timeout_s=LONG_S)
+        )
         await asyncio.sleep(0)
         attempt.cancel()
         with pytest.raises(asyncio.CancelledError):

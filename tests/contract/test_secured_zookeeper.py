@@ -103,7 +103,7 @@ def test_brokers_and_commands_use_the_settings_of_a_secured_ensemble(
     digest, properties = tmp_path / "digest", tmp_path / "server.properties"
     digest.touch(0o600)
     digest.write_text("lakelog:right\n")
-    place = f"zookeeper://{','.join(ensemble.secure)}/{tmp_path.name}"
+    metadata = f"zookeeper://{','.join(ensemble.secure)}/{tmp_path.name}"
     settings = {
         "lakelog.zookeeper.digest.file": str(digest),
         "zookeeper.set.acl": "true",
@@ -121,19 +121,19 @@ def test_brokers_and_commands_use_the_settings_of_a_secured_ensemble(
         file = tmp_path / f"{len(list(tmp_path.iterdir()))}.db"
         return lakelog("metadata", "export", str(file), "--metadata", store, *options)
 
-    arguments = ("--metadata", place, "--properties", str(properties))
+    arguments = ("--metadata", metadata, "--properties", str(properties))
     with BrokerProcess(tmp_path / "data", arguments=arguments) as broker:
         created = lakelog("topic", "create", "orders", "-b", broker.bootstrap)
         assert created.returncode == 0, created.stderr
         broker.stop()
-    done = export(place, "--properties", str(properties))
+    done = export(metadata, "--properties", str(properties))
     assert done.returncode == 0, done.stderr
     assert "1 topic, 1 broker" in done.stderr
     plain = export(f"zookeeper://{','.join(ensemble.plain)}/{tmp_path.name}")
     assert plain.returncode == 6
     assert "error[LL0707]" in plain.stderr
     assert "--properties" in plain.stderr
-    with_tls = export(place)
+    with_tls = export(metadata)
     assert with_tls.returncode != 0
     assert "zookeeper.ssl.client.enable" in with_tls.stderr
 

@@ -24,8 +24,12 @@ from lakelog.protocol.fetch import (
 )
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
-from lakelog.protocol.producers import DescribeProducersRequest, InitProducerIdRequest, TopicRequest
-from lakelog.protocol.transactions import DescribeTransactionsRequest
+from lakelog.protocol.transactions import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    InitProducerIdRequest,
+    TopicRequest,
+)
 from lakelog.records.batch import check_crc, iter_batches
 from lakelog.records.record import decode_records
 from lakelog.wire.framing import decode_response, encode_request

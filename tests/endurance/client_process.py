@@ -140,8 +140,8 @@ def produce_numbers(client: Client) -> None:
 
     def on_delivery(error: KafkaError | None, message: Any) -> None:
         if error is None:
-            place = message.partition(), message.offset()
-            client.note(acknowledged=[*place, message.value().decode()])
+            position = message.partition(), message.offset()
+            client.note(acknowledged=[*position, message.value().decode()])
         else:
             client.note(violation=f"not delivered: {error}")
 

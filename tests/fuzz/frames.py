@@ -82,28 +82,28 @@ class Frames:
 
     def _flip(self, body: bytearray) -> bytearray:
         for _ in range(self.random.choice((1, 2, 8))):
-            place = self._place(body)
-            if place < len(body):
-                body[place] ^= 1 << self.random.randrange(8)
+            start = self._place(body)
+            if start < len(body):
+                body[start] ^= 1 << self.random.randrange(8)
         return body
 
     def _number(self, body: bytearray) -> bytearray:
-        place, number = self._place(body), self.random.choice(_NUMBERS)
-        body[place : place + len(number)] = number
+        start, number = self._place(body), self.random.choice(_NUMBERS)
+        body[start : start + len(number)] = number
         return body
 
     def _cut(self, body: bytearray) -> bytearray:
         return body[: self._place(body)]
 
     def _grow(self, body: bytearray) -> bytearray:
-        place = self._place(body)
-        body[place:place] = self.random.randbytes(self.random.choice((1, 4, 100)))
+        start = self._place(body)
+        body[start:start] = self.random.randbytes(self.random.choice((1, 4, 100)))
         return body
 
     def _repeat(self, body: bytearray) -> bytearray:
-        place = self._place(body)
-        part = body[place : place + self.random.choice((1, 7, 50))]
-        body[place:place] = part * self.random.choice((1, 20, 200))
+        start = self._place(body)
+        part = body[start : start + self.random.choice((1, 7, 50))]
+        body[start:start] = part * self.random.choice((1, 20, 200))
         return body
 
     def _other_version(self, body: bytearray) -> bytearray:

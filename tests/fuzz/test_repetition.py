@@ -18,9 +18,12 @@ from lakelog.protocol.fetch import ListOffsetsPartition, ListOffsetsRequest, Lis
 from lakelog.protocol.groups import ConsumerGroupDescribeRequest, DescribeGroupsRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
-from lakelog.protocol.producers import DescribeProducersRequest, TopicRequest
 from lakelog.protocol.topics import CreatableTopic, CreateTopicsRequest
-from lakelog.protocol.transactions import DescribeTransactionsRequest
+from lakelog.protocol.transactions import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    TopicRequest,
+)
 
 TOPIC = "t"
 TIMES = 1_000

@@ -79,7 +79,7 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
     finder.visit(ast.parse(source))
     found = []
     alike = Counter[tuple[str, ...]]()
-    for function, edit in sorted(finder.found, key=lambda place: place[1]):
+    for function, edit in sorted(finder.found, key=lambda edited: edited[1]):
         begin = finder.data.rfind(b"\n", 0, edit.start) + 1
         end = finder.data.find(b"\n", edit.start)
         stop = max(edit.end, finder.data.find(b"\n", edit.end)) if edit.end > end else end

@@ -13,10 +13,12 @@ from simulator.engine.process import Process
 from simulator.network.connection import ClientConnection, NoResponse
 
 
-async def fetch_code(nemesis: ClusterNemesis, host: BrokerHost, place: Place) -> ErrorCode | None:
+async def fetch_code(
+    nemesis: ClusterNemesis, host: BrokerHost, partition: Place
+) -> ErrorCode | None:
     """Return the error of a Fetch from offset 0 at one broker; None without an answer."""
     connection = ClientConnection(nemesis._network, Process("reader"), host.address)
-    request = fetch_request(place, 0, committed=False, max_bytes=1 << 20, max_wait_ms=0)
+    request = fetch_request(partition, 0, committed=False, max_bytes=1 << 20, max_wait_ms=0)
     with contextlib.suppress(NoResponse):
         (topic,) = (await connection.call(request, FETCH_VERSION)).responses
         connection.close()

@@ -27,10 +27,10 @@ class Place(NamedTuple):
 
 def all_places() -> set[Place]:
     return {
-        place
+        check
         for path in FOLDER.rglob("*.py")
         if FOLDER / "cluster" not in path.parents  # see test_planted_cluster_bugs.py
-        for place in _places(ast.parse(path.read_text()), path.relative_to(FOLDER).as_posix(), "")
+        for check in _places(ast.parse(path.read_text()), path.relative_to(FOLDER).as_posix(), "")
     }
 
 

@@ -48,7 +48,7 @@ class Catch:
     violation: str
     broken: frozenset[Law]
     """Laws broken by all worlds up to that seed."""
-    places: frozenset[Place]
+    checks: frozenset[Place]
     """The places that reported it."""
 
 
@@ -58,15 +58,15 @@ def caught(number: int) -> Catch:
     bug = BUGS[number]
     broken: frozenset[Law] = frozenset()
     with pytest.MonkeyPatch.context() as monkeypatch:
-        places = note_places(monkeypatch)
+        checks = note_places(monkeypatch)
         bug.patch(monkeypatch)
         for seed in range(bug.first, bug.first + bug.seeds):
             outcome = run_world(World(seed, bug.plan()))
             broken |= outcome.broken
             reported = [text for text in outcome.violations if bug.report in text]
             if bug.law in outcome.broken and reported:
-                return Catch(seed, reported[0], broken, frozenset(places))
-    return Catch(0, "", broken, frozenset(places))
+                return Catch(seed, reported[0], broken, frozenset(checks))
+    return Catch(0, "", broken, frozenset(checks))
 
 
 @cache
@@ -114,7 +114,7 @@ def test_each_law_is_broken_by_some_bug(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.prove
 def test_each_place_of_a_law_is_reached_by_some_bug() -> None:
     """A law that is checked in several places could be unchecked in one of them."""
-    reached = {place for number in range(len(BUGS)) for place in caught(number).places}
+    reached = {check for number in range(len(BUGS)) for check in caught(number).checks}
     assert all_places() - reached == set()
 
 

@@ -77,7 +77,11 @@ def test_two_brokers_live_in_one_world() -> None:
     first, second = world.brokers.hosts
     assert min(first.starts, second.starts) > 1
     for host in (first, second):
-        own = [value for value, sent in world.records.sent.items() if is_of(host, sent.place[0])]
+        own = [
+            value
+            for value, sent in world.records.sent.items()
+            if is_of(host, sent.topic_partition[0])
+        ]
         assert any(world.records.sent[value].acked >= 0 for value in own)
         assert any(world.brokers.home_of(group) is host for group, _ in world.offsets.groups())
         folders = {path.parent.name for path in host.disk.files()}

@@ -176,4 +176,4 @@ class _Execution:
     ) -> None:
         """Have a client look at all partitions of these workloads."""
         context = self._world.context
-        await visitor(context, workloads.named(name), workloads.places).start()
+        await visitor(context, workloads.named(name), workloads.topic_partitions).start()

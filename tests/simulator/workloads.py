@@ -73,14 +73,14 @@ class Spread(Protocol):
 class Workloads:
     """The workloads of one broker or cluster.
 
-    `places` are partitions of topics that are not deleted.
+    `partitions` are partitions of topics that are not deleted.
     """
 
     def __init__(self, context: ClientContext, host: Home) -> None:
         self._context = context
         self._plan: Plan = context.plan
         self.host = host
-        self.places: list[Place] = []
+        self.topic_partitions: list[Place] = []
         self.clients: list[Client] = []
 
     def named(self, name: str) -> str:
@@ -122,57 +122,59 @@ class Workloads:
         settings = {key.replace("_", "."): text for key, text in config.items()}
         topic = self.named(name)
         await create_topic(hand, topic, partitions, settings)
-        places = [(topic, index) for index in range(partitions)]
-        self.places += places
-        return places
+        topic_partitions = [(topic, index) for index in range(partitions)]
+        self.topic_partitions += topic_partitions
+        return topic_partitions
 
-    def _readers(self, places: list[Place]) -> None:
-        topic = places[0][0].removesuffix(self.host.suffix)
+    def _readers(self, partitions: list[Place]) -> None:
+        topic = partitions[0][0].removesuffix(self.host.suffix)
         for committed in (False, True):
             name = self.named(f"{topic}-{'committed' if committed else 'all'}")
-            self.clients.append(Consumer(self._context, name, places, committed=committed))
+            self.clients.append(Consumer(self._context, name, partitions, committed=committed))
         if self._plan.replicas > 1:
             return  # a session is with one leader, and its partitions may have several
-        self.clients.append(SessionConsumer(self._context, self.named(f"{topic}-session"), places))
+        self.clients.append(
+            SessionConsumer(self._context, self.named(f"{topic}-session"), partitions)
+        )
 
     async def _plain(self, hand: Client) -> None:
-        places = await self._topic(hand, "plain", 2)
+        partitions = await self._topic(hand, "plain", 2)
         # A new leader may lack what only the old one has acknowledged.
         for acks in (0, 1, -1) if self._plan.replicas == 1 else (-1,):
             self.clients.append(
-                PlainProducer(self._context, self.named(f"plain{acks}"), places, acks)
+                PlainProducer(self._context, self.named(f"plain{acks}"), partitions, acks)
             )
-        self._readers(places[:1])
+        self._readers(partitions[:1])
 
     async def _idempotent(self, hand: Client) -> None:
-        places = await self._topic(hand, "orders", 2)
+        partitions = await self._topic(hand, "orders", 2)
         for number in range(2):
             self.clients.append(
-                IdempotentProducer(self._context, self.named(f"once{number}"), places)
+                IdempotentProducer(self._context, self.named(f"once{number}"), partitions)
             )
-        self._readers(places)
+        self._readers(partitions)
 
     async def _transactions(self, hand: Client) -> None:
-        places = await self._topic(hand, "accounts", 3)
+        partitions = await self._topic(hand, "accounts", 3)
         for number, version in enumerate((0, 2, 2)):
             name = self.named(f"txn{number}")
-            self.clients.append(TransactionalProducer(self._context, name, places, version))
-        self._readers(places)
+            self.clients.append(TransactionalProducer(self._context, name, partitions, version))
+        self._readers(partitions)
 
     async def _classic_transactions(self, hand: Client) -> None:
         """All of one producer have the same epoch: a late marker ends another transaction."""
-        places = await self._topic(hand, "ledger", 3)
+        partitions = await self._topic(hand, "ledger", 3)
         for number in range(3):
             name = self.named(f"ctxn{number}")
-            client = TransactionalProducer(self._context, name, places, 0, pause_s=1.5)
+            client = TransactionalProducer(self._context, name, partitions, 0, pause_s=1.5)
             self.clients.append(client)
-        self._readers(places)
+        self._readers(partitions)
 
     async def _sinks(self, hand: Client) -> None:
-        places = await self._topic(hand, "results", 3)
+        partitions = await self._topic(hand, "results", 3)
         for number in range(2):
-            self.clients.append(SinkQuery(self._context, self.named(f"sink{number}"), places))
-        self._readers(places)
+            self.clients.append(SinkQuery(self._context, self.named(f"sink{number}"), partitions))
+        self._readers(partitions)
 
     async def _compaction(self, hand: Client) -> None:
         delete_retention_ms = self._context.simulator.random_stream(self.named("cast")).choice(
@@ -184,100 +186,112 @@ class Workloads:
             "delete_retention_ms": str(delete_retention_ms),
             "min_cleanable_dirty_ratio": "0.01",
         }
-        places = await self._topic(hand, "state", 2, **config)
-        for place in places:
-            partition = self._context.records.partition(place)
+        topic_partitions = await self._topic(hand, "state", 2, **config)
+        for topic_partition in topic_partitions:
+            partition = self._context.records.partition(topic_partition)
             partition.compacted = True
             partition.may_drop_tombstone = lambda made_at: (
                 clock.spread_ms(made_at) >= delete_retention_ms
             )
         self.clients.append(
-            IdempotentProducer(self._context, self.named("keys"), places, keyed=True)
+            IdempotentProducer(self._context, self.named("keys"), topic_partitions, keyed=True)
         )
         for version in (0, 2):
             name = self.named(f"ktxn{version}")
-            client = TransactionalProducer(self._context, name, places, version, keyed=True)
+            client = TransactionalProducer(
+                self._context, name, topic_partitions, version, keyed=True
+            )
             self.clients.append(client)
-        self._readers(places)
+        self._readers(topic_partitions)
 
     async def _classic_group(self, hand: Client) -> None:
-        places = await self._topic(hand, "jobs", 4)
+        partitions = await self._topic(hand, "jobs", 4)
         for number in range(3):
             self.clients.append(
                 ClassicMember(
-                    self._context, self.named(f"cm{number}"), self.named("workers"), places
+                    self._context, self.named(f"cm{number}"), self.named("workers"), partitions
                 )
             )
 
     async def _consumer_group(self, hand: Client) -> None:
-        places = await self._topic(hand, "tasks", 4)
+        partitions = await self._topic(hand, "tasks", 4)
         for number in range(3):
             self.clients.append(
-                ConsumerMember(self._context, self.named(f"km{number}"), self.named("team"), places)
+                ConsumerMember(
+                    self._context, self.named(f"km{number}"), self.named("team"), partitions
+                )
             )
 
     async def _static_classic_members(self, hand: Client) -> None:
-        places = await self._topic(hand, "posts", 4)
+        partitions = await self._topic(hand, "posts", 4)
         for name, role in _STATIC:
             self.clients.append(
                 ClassicMember(
-                    self._context, self.named(f"cs-{name}"), self.named("crew"), places, role
+                    self._context, self.named(f"cs-{name}"), self.named("crew"), partitions, role
                 )
             )
 
     async def _static_consumer_members(self, hand: Client) -> None:
-        places = await self._topic(hand, "shifts", 4)
+        partitions = await self._topic(hand, "shifts", 4)
         for name, role in _STATIC:
             self.clients.append(
                 ConsumerMember(
-                    self._context, self.named(f"ks-{name}"), self.named("watch"), places, role
+                    self._context, self.named(f"ks-{name}"), self.named("watch"), partitions, role
                 )
             )
 
     async def _administration(self, hand: Client) -> None:
-        places = await self._topic(hand, "trimmed", 2)
-        for place in places:
-            self._context.records.partition(place).has_times = False
-        self.clients.append(IdempotentProducer(self._context, self.named("steady"), places))
-        self.clients.append(Trimmer(self._context, self.named("trimmer"), places))
+        partitions = await self._topic(hand, "trimmed", 2)
+        for partition in partitions:
+            self._context.records.partition(partition).has_times = False
+        self.clients.append(IdempotentProducer(self._context, self.named("steady"), partitions))
+        self.clients.append(Trimmer(self._context, self.named("trimmer"), partitions))
         self.clients.append(TopicMaker(self._context, self.named("shortlived")))
-        self._readers(places)
+        self._readers(partitions)
 
     async def _topics(self, _: Client) -> None:
         self.clients.append(TopicMaker(self._context, self.named("fleeting")))
 
     async def _reconfiguration(self, hand: Client) -> None:
         """Replicas and settings change."""
-        places = await self._topic(hand, "moving", 2)
-        self.clients.append(IdempotentProducer(self._context, self.named("mover"), places))
-        self.clients.append(Reconfigurer(self._context, self.named("reconfigurer"), places))
-        self._readers(places)
+        partitions = await self._topic(hand, "moving", 2)
+        self.clients.append(IdempotentProducer(self._context, self.named("mover"), partitions))
+        self.clients.append(Reconfigurer(self._context, self.named("reconfigurer"), partitions))
+        self._readers(partitions)
 
     async def _growth(self, hand: Client) -> None:
         """Partitions and topics are added, on brokers that join meanwhile."""
-        places = await self._topic(hand, "growing", 1)
-        lists = places, self.places
-        self.clients.append(Expander(self._context, self.named("expander"), places[0][0], lists))
-        self.clients.append(IdempotentProducer(self._context, self.named("settler"), places))
-        self._readers(places)
+        partitions = await self._topic(hand, "growing", 1)
+        lists = partitions, self.topic_partitions
+        self.clients.append(
+            Expander(self._context, self.named("expander"), partitions[0][0], lists)
+        )
+        self.clients.append(IdempotentProducer(self._context, self.named("settler"), partitions))
+        self._readers(partitions)
 
     async def _many_partitions(self, hand: Client) -> None:
         """Most are idle: the fetch sessions of followers then omit them."""
-        places = await self._topic(hand, "many", _MANY)
-        del self.places[-len(places) + _BUSY :]
-        self.clients.append(IdempotentProducer(self._context, self.named("roamer"), places[:_BUSY]))
+        partitions = await self._topic(hand, "many", _MANY)
+        del self.topic_partitions[-len(partitions) + _BUSY :]
+        self.clients.append(
+            IdempotentProducer(self._context, self.named("roamer"), partitions[:_BUSY])
+        )
 
     async def _transactions_in_new_topics(self, _: Client) -> None:
         for version in (0, 2):
             name = self.named(f"novel{version}")
-            self.clients.append(NewTopicProducer(self._context, name, self.places, version))
+            self.clients.append(
+                NewTopicProducer(self._context, name, self.topic_partitions, version)
+            )
 
     async def _retention(self, hand: Client) -> None:
-        places = await self._topic(hand, "events", 2, retention_ms="8000", retention_bytes="9000")
-        for place in places:
+        partitions = await self._topic(
+            hand, "events", 2, retention_ms="8000", retention_bytes="9000"
+        )
+        for partition in partitions:
             retention = Retention(8000, 9000, self.host.clock.spread_ms)
             records = self._context.records
-            records.partition(place).retention = partial(retention.lost, records, place)
-            records.partition(place).has_times = False
-        self.clients.append(IdempotentProducer(self._context, self.named("emitter"), places))
-        self._readers(places)
+            records.partition(partition).retention = partial(retention.lost, records, partition)
+            records.partition(partition).has_times = False
+        self.clients.append(IdempotentProducer(self._context, self.named("emitter"), partitions))
+        self._readers(partitions)

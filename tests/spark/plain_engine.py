@@ -93,9 +93,9 @@ class PlainQuery:
         tasks = self._reader.partitions(start, end)
         done: list[Archived | None] = [None] * len(tasks)
         try:
-            for place, task in enumerate(tasks):
-                with _one_task, self._context(place, number):
-                    done[place] = copied(self._writer.write(self._reader.read(copied(task))))
+            for task_index, task in enumerate(tasks):
+                with _one_task, self._context(task_index, number):
+                    done[task_index] = copied(self._writer.write(self._reader.read(copied(task))))
             self._writer.commit(done, number)
         except Exception:
             self._writer.abort(done, number)

@@ -94,9 +94,9 @@ def test_a_recreated_topic_needs_a_table_of_its_own(
 def test_a_table_that_another_program_filled_is_continued(
     bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    topic, place = make_topic(9), open_warehouse(str(tmp_path / "theirs"))
+    topic, warehouse = make_topic(9), open_warehouse(str(tmp_path / "theirs"))
     ours = sync_topic(bootstrap, topic, str(tmp_path / "ours"))
-    catalog = load_catalog("lakelog", **place.catalog)
+    catalog = load_catalog("lakelog", **warehouse.catalog)
     catalog.create_namespace("lakelog")
     source = load_catalog("lakelog", **ours.catalog).load_table(ours.table)
     table = catalog.create_table(ours.table, source.schema())

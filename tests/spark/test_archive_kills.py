@@ -87,8 +87,8 @@ def test_killed_anywhere_the_archive_is_exact(
     assert [faults.taken(point) for point in POINTS] == [len(plan) // len(POINTS)] * len(POINTS)
     logs = [log.read_text() for log in tmp_path.glob("driver-*.log")]
     assert any(PLANNER_DIED in log for log in logs)
-    place = open_warehouse(str(warehouse))
-    address = TableAddress(place.catalog, ("lakelog", topic))
+    opened_warehouse = open_warehouse(str(warehouse))
+    address = TableAddress(opened_warehouse.catalog, ("lakelog", topic))
     TableAccount(address, bootstrap, topic).check()
 
 

@@ -82,7 +82,7 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def tested(tmp_path: Path) -> Iterator[Place]:
     warehouse = tmp_path / "warehouse"
     catalog = SqlCatalog("lakelog", **open_warehouse(str(warehouse)).catalog)
     with BrokerProcess(tmp_path / "data") as broker, closing(catalog):
@@ -96,82 +96,82 @@ def numbered(start: int, end: int, first_offset: int = 0) -> list[tuple[int, byt
     return [(first_offset + n, b"v%d" % number) for n, number in enumerate(range(start, end))]
 
 
-def test_nothing_is_lost_or_repeated_without_a_word(place: Place) -> None:
-    place.create_foreign_table()
-    assert place.sync() == (0, 0)
-    assert place.table.properties["commit.retry.num-retries"] == "0"
+def test_nothing_is_lost_or_repeated_without_a_word(tested: Place) -> None:
+    tested.create_foreign_table()
+    assert tested.sync() == (0, 0)
+    assert tested.table.properties["commit.retry.num-retries"] == "0"
 
     # A partition that was empty at the first commit is trimmed before the next.
-    place.produce(0, 10)
-    with Admin(place.broker.bootstrap) as admin:
+    tested.produce(0, 10)
+    with Admin(tested.broker.bootstrap) as admin:
         admin.topics.delete_records({(TOPIC, 0): 4})
-    said = place.refused()
+    said = tested.refused()
     assert f"{TOPIC}-0 [0, 4): retention or DeleteRecords removed these offsets" in said
     assert "--skip-lost" in said
-    assert place.sync("--skip-lost") == (6, 6)
-    assert place.values() == numbered(4, 10, 4)
+    assert tested.sync("--skip-lost") == (6, 6)
+    assert tested.values() == numbered(4, 10, 4)
 
     # The log loses its tail and grows beyond the end of the archive.
-    lose_tail(place.broker, TOPIC, 0, batches_kept=7)
-    place.produce(100, 108)
-    said = place.refused()
+    lose_tail(tested.broker, TOPIC, 0, batches_kept=7)
+    tested.produce(100, 108)
+    said = tested.refused()
     assert f"the log of {TOPIC}-0 was cut" in said
     assert "partition 0 offsets [7, 10)" in said
     assert "--skip-lost" in said
-    assert place.values() == numbered(4, 10, 4)
-    assert place.sync("--skip-lost") == (8, 11)
-    assert place.values() == [*numbered(4, 7, 4), *numbered(100, 108, 7)]
-    (tag,) = (name for name in place.table.metadata.refs if name.startswith("lakelog-lost-"))
-    kept = place.table.metadata.refs[tag].snapshot_id
-    assert place.values(kept) == numbered(4, 10, 4)
+    assert tested.values() == numbered(4, 10, 4)
+    assert tested.sync("--skip-lost") == (8, 11)
+    assert tested.values() == [*numbered(4, 7, 4), *numbered(100, 108, 7)]
+    (tag,) = (name for name in tested.table.metadata.refs if name.startswith("lakelog-lost-"))
+    kept = tested.table.metadata.refs[tag].snapshot_id
+    assert tested.values(kept) == numbered(4, 10, 4)
 
     # Another program rolls the table back to this snapshot.
-    table = place.table
+    table = tested.table
     before = table.snapshots()[-1].parent_snapshot_id
     assert before is not None
     table.manage_snapshots().rollback_to_snapshot(before).commit()
-    said = place.refused()
+    said = tested.refused()
     assert "--adopt snapshot" in said
-    assert place.sync("--adopt", "snapshot") == (8, 11)
-    assert place.values() == [*numbered(4, 7, 4), *numbered(100, 108, 7)]
+    assert tested.sync("--adopt", "snapshot") == (8, 11)
+    assert tested.values() == [*numbered(4, 7, 4), *numbered(100, 108, 7)]
 
 
-def test_following_waits_for_the_broker_and_ends_with_its_table(place: Place) -> None:
-    place.produce(0, 3)
-    follow = place.follow()
+def test_following_waits_for_the_broker_and_ends_with_its_table(tested: Place) -> None:
+    tested.produce(0, 3)
+    follow = tested.follow()
     assert follow.first_note() == f"{TOPIC}: 3 records in the table\n"
 
-    place.broker.kill()
-    away = f"{TOPIC}: no broker answers at {place.broker.bootstrap}; waiting until it returns\n"
+    tested.broker.kill()
+    away = f"{TOPIC}: no broker answers at {tested.broker.bootstrap}; waiting until it returns\n"
     assert follow.first_note() == away
-    place.broker.restart()
+    tested.broker.restart()
     assert follow.first_note() == f"{TOPIC}: the broker answers again\n"
-    place.produce(3, 5)
+    tested.produce(3, 5)
     assert follow.first_note() == f"{TOPIC}: 5 records in the table\n"
 
-    place.drop_table()
-    place.create_foreign_table()
-    place.produce(5, 6)
+    tested.drop_table()
+    tested.create_foreign_table()
+    tested.produce(5, 6)
     status, _, err = follow.end()
-    assert (status, place.values()) == (1, [])
+    assert (status, tested.values()) == (1, [])
     # The job may look at the catalog between the two steps. PySpark prints an error of its server
     # for accumulators before, if Java ends while it reads from there.
     assert f"\nerror[LL0803] the table lakelog.{TOPIC} was dropped " in f"\n{err}"
-    assert place.sync() == (6, 6)
+    assert tested.sync() == (6, 6)
 
 
-def test_without_following_the_wait_for_the_broker_has_an_end(place: Place) -> None:
-    place.broker.kill()
-    status, out, err = place.failed("--timeout", "1s")
+def test_without_following_the_wait_for_the_broker_has_an_end(tested: Place) -> None:
+    tested.broker.kill()
+    status, out, err = tested.failed("--timeout", "1s")
     assert (status, out) == (5, "")
     assert err.startswith("error[LL0301] ")
 
 
-def test_a_wait_is_interrupted_by_ctrl_c(place: Place) -> None:
-    place.produce(0, 3)
-    follow = place.follow("-f", "json")
+def test_a_wait_is_interrupted_by_ctrl_c(tested: Place) -> None:
+    tested.produce(0, 3)
+    follow = tested.follow("-f", "json")
     assert follow.first_note() == f"{TOPIC}: 3 records in the table\n"
-    place.broker.kill()
+    tested.broker.kill()
     assert "waiting until it returns" in follow.first_note()
 
     follow.interrupt()

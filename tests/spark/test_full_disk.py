@@ -26,8 +26,8 @@ def test_a_follower_waits_for_space_and_continues(
     """Files, catalog, checkpoints and Spark's log are all on the disk."""
     topic = make_topic(30, partitions=1)
     with SmallDisk(tmp_path / "warehouse", 16 << 20) as disk:
-        place = ("--warehouse", str(disk.folder), "--follow", "--every", "300ms")
-        job = Sync(bootstrap, topic, *place, inside=disk.inside)
+        options = ("--warehouse", str(disk.folder), "--follow", "--every", "300ms")
+        job = Sync(bootstrap, topic, *options, inside=disk.inside)
         try:
             await_archived(bootstrap, topic, 30)
             disk.fill()

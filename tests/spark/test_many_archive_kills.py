@@ -59,12 +59,12 @@ class Scene:
     ) -> None:
         self.bootstrap, self.topic, self.faults = bootstrap, topic, faults
         warehouse = str(folder / "warehouse")
-        place = [topic, "--warehouse", warehouse, "-b", bootstrap]
-        subprocess.run([LAKELOG, "table", "create", *place], check=True, capture_output=True)
+        arguments = [topic, "--warehouse", warehouse, "-b", bootstrap]
+        subprocess.run([LAKELOG, "table", "create", *arguments], check=True, capture_output=True)
         self.address = TableAddress(open_warehouse(warehouse).catalog, ("lakelog", topic))
         self.account = TableAccount(self.address, bootstrap, topic)
         self.source = Source(lambda numbers: produce(bootstrap, topic, numbers))
-        command = [LAKELOG, "table", "sync", *place, "--follow", "--every", "300ms", *words]
+        command = [LAKELOG, "table", "sync", *arguments, "--follow", "--every", "300ms", *words]
         self.jobs = Jobs(command, faults, folder)
 
     def work(self) -> None:

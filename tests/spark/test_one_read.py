@@ -65,7 +65,7 @@ def trim(bootstrap: str, topic: str, first: int, *, partitions: int = 3) -> None
 
         def is_trimmed() -> bool:
             starts = admin.list_offsets(dict.fromkeys(keys, EARLIEST))
-            return all(place.offset == first for place in starts.values())
+            return all(start.offset == first for start in starts.values())
 
         eventually(is_trimmed, what="retention")
         admin.configs.alter(ResourceType.TOPIC, topic, {"retention.ms": "-1"})

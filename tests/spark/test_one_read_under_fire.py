@@ -152,5 +152,5 @@ def test_every_reader_sees_each_offset_once(bootstrap: str, tmp_path: Path) -> N
         assert ends == {TOPIC: dict.fromkeys(range(3), scene.produced // 3)}
     with Admin(bootstrap) as admin:
         starts = admin.list_offsets({(TOPIC, partition): EARLIEST for partition in range(3)})
-    assert all(place.offset > 0 for place in starts.values()), "retention ran"
+    assert all(start.offset > 0 for start in starts.values()), "retention ran"
     assert scene.counts["archive"] > 5

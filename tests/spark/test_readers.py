@@ -72,13 +72,13 @@ def archived(
     }
     with Admin(bootstrap) as admin:
         admin.topics.create(topic, partitions=PARTITIONS, configs=keys)
-    place = str(folder / "warehouse")
+    warehouse = str(folder / "warehouse")
     _send(bootstrap, topic, range(90))
-    first = sync_topic(bootstrap, topic, place, spark=spark, batch_bytes=4500)
+    first = sync_topic(bootstrap, topic, warehouse, spark=spark, batch_bytes=4500)
     older, _ = _consumed(bootstrap, topic)
     assert run(["table", "compact", topic, "--min-files", "2", "-b", bootstrap]) == 0
     _send(bootstrap, topic, range(90, 120))
-    last = sync_topic(bootstrap, topic, place, spark=spark)
+    last = sync_topic(bootstrap, topic, warehouse, spark=spark)
     now, dead_letters = _consumed(bootstrap, topic)
     assert (older.rows, now.rows, len(dead_letters)) == (88, 117, len(BAD))
     assert first.snapshot_id is not None
@@ -117,13 +117,13 @@ def _consumed(bootstrap: str, topic: str) -> tuple[Facts, list[tuple[int, int]]]
                 assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                 ended += 1
                 continue
-            place = (int(message.partition() or 0), int(message.offset() or 0))
+            position = (int(message.partition() or 0), int(message.offset() or 0))
             time_ms = message.timestamp()[1]
             if time_ms == IMPOSSIBLE_MS:
-                dead_letters.append(place)
+                dead_letters.append(position)
                 continue
-            parts = (*place, _hex(message.key()), _hex(message.value()), time_ms)
-            texts[place] = ":".join(map(str, parts))
+            parts = (*position, _hex(message.key()), _hex(message.value()), time_ms)
+            texts[position] = ":".join(map(str, parts))
     finally:
         consumer.close()
     hashes = (int(hashlib.sha256(text.encode()).hexdigest()[:15], 16) for text in texts.values())

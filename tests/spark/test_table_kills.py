@@ -157,7 +157,7 @@ def test_compaction_and_expiry_die_at_each_step(
     kills: int,
 ) -> None:
     topic, folder = make_topic(), tmp_path / "warehouse"
-    place = ["--warehouse", str(folder)]
+    options = ["--warehouse", str(folder)]
     source = Source(lambda numbers: produce(bootstrap, topic, numbers))
 
     def run(*words: str) -> int:
@@ -166,7 +166,7 @@ def test_compaction_and_expiry_die_at_each_step(
             command, env=faults.environment(), stdout=subprocess.DEVNULL, timeout=TIMEOUT_S
         ).returncode
 
-    assert run("create", topic, *place) == 0
+    assert run("create", topic, *options) == 0
     archiver = Archiver(bootstrap, topic, folder)
     address = archiver.job.address
     account = TableAccount(address, bootstrap, topic)

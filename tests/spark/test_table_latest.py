@@ -115,8 +115,8 @@ def test_the_example_of_the_page_runs(
             if words[1] == "sync":
                 sync_topic(broker.bootstrap, words[2], str(warehouse), spark=spark)
                 continue
-            place = ["--warehouse", str(warehouse)] if words[1] == "create" else []
-            assert run([*words, *place, "-b", broker.bootstrap]) == 0, capsys.readouterr().err
+            options = ["--warehouse", str(warehouse)] if words[1] == "create" else []
+            assert run([*words, *options, "-b", broker.bootstrap]) == 0, capsys.readouterr().err
         exec(
             compile(example.replace("/data/warehouse", str(warehouse)), str(PAGE), "exec"),
             {"spark": spark},

@@ -41,8 +41,8 @@ def test_the_examples_run_one_after_the_other() -> None:
             copied = len(list(reader.read("invoices", 0, 0)))
             progress = client.admin.groups.offsets("copies").values()
     lines = done.stdout.splitlines()
-    places = [line.split() for line in lines if line.startswith("orders ")]
-    assert sum(int(place[3]) for place in places) == 3
+    rows = [line.split() for line in lines if line.startswith("orders ")]
+    assert sum(int(row[3]) for row in rows) == 3
     assert "row 0: partition 9 does not exist; the topic has 3" in done.stdout
     assert any(line.split() == ["fifth", "1000"] for line in lines)
     assert copied, "the batches of the transaction of asyncio"

@@ -53,8 +53,8 @@ def table_of(count: int, seed: int = 7) -> pa.Table:
 def confluent_records(bootstrap: str, topic: str, count: int) -> list[Any]:
     settings = {"bootstrap.servers": bootstrap, "group.id": topic, "check.crcs": True}
     consumer = confluent_kafka.Consumer({**settings, "auto.offset.reset": "earliest"})
-    places = [confluent_kafka.TopicPartition(topic, n, 0) for n in range(3)]
-    consumer.assign(places)
+    partitions = [confluent_kafka.TopicPartition(topic, n, 0) for n in range(3)]
+    consumer.assign(partitions)
     found: list[Any] = []
     while len(found) < count:
         messages = consumer.consume(count, 60)
@@ -76,8 +76,8 @@ def all_rows(consumer: Consumer, count: int, **settings: Any) -> list[dict[str, 
 def by_partition(rows: list[dict[str, Any]]) -> dict[int, list[tuple[Any, ...]]]:
     found: dict[int, list[tuple[Any, ...]]] = {}
     for row in rows:
-        place = row["offset"], row["key"], row["value"]
-        found.setdefault(row["partition"], []).append(place)
+        row_facts = row["offset"], row["key"], row["value"]
+        found.setdefault(row["partition"], []).append(row_facts)
     return found
 
 
@@ -87,8 +87,8 @@ def test_another_library_reads_the_rows_of_a_table(
 ) -> None:
     table = table_of(3000)
     with client.producer(compression=codec, batch_bytes=20_000) as producer:
-        places = producer.send_table(table, orders).result(120)
-    assert sum(place.records for place in places) == 3000
+        written_parts = producer.send_table(table, orders).result(120)
+    assert sum(written.records for written in written_parts) == 3000
 
     found = confluent_records(bootstrap, orders, 3000)
 
@@ -114,8 +114,8 @@ def test_keys_have_the_partitions_of_another_library(
     with client.producer() as producer:
         producer.send_table(pa.table({"key": keys, "value": keys}), orders)
     found = confluent_records(bootstrap, orders, 600)
-    places = {(message.key(), message.partition()) for message in found}
-    assert len(places) == 300
+    key_partitions = {(message.key(), message.partition()) for message in found}
+    assert len(key_partitions) == 300
 
 
 def test_columns_equal_records_in_every_codec(client: Client, orders: str) -> None:
@@ -131,7 +131,7 @@ def test_columns_equal_records_in_every_codec(client: Client, orders: str) -> No
         while len(records) < 2500:
             records += [record._asdict() for record in consumer.poll(60.0)]
     assert by_partition(rows) == by_partition(records)
-    offsets = [place[0] for place in by_partition(rows)[0]]
+    offsets = [row_facts[0] for row_facts in by_partition(rows)[0]]
     assert offsets == list(range(len(offsets)))
 
 
@@ -182,9 +182,11 @@ def test_a_log_that_was_trimmed_continues_at_its_start(client: Client, orders: s
     rows = pa.table({"value": [b"%d" % n for n in range(1000)], "partition": [0] * 1000})
     limits = FetchLimits(partition_max_bytes=2000)
     with client.producer(batch_bytes=1000) as producer:
-        places = producer.send_table(rows, orders).result(60)
-    assert places[0] == WrittenRows(orders, 0, 0, places[0].records)
-    assert places[1] == WrittenRows(orders, 0, places[0].records, places[1].records)
+        written_parts = producer.send_table(rows, orders).result(60)
+    assert written_parts[0] == WrittenRows(orders, 0, 0, written_parts[0].records)
+    assert written_parts[1] == WrittenRows(
+        orders, 0, written_parts[0].records, written_parts[1].records
+    )
     with client.consumer(auto_offset_reset="earliest", limits=limits) as consumer:
         consumer.assign([(orders, 0)])
         assert consumer.poll_arrow(60.0, max_records=10)["offset"][9].as_py() == 9

@@ -120,11 +120,11 @@ def test_lags_are_shown_beside_a_partition_that_is_offline(broker: BrokerProcess
     _flip(_log(broker), b"below: ")
     broker.start()
     for group, topics in {"one": ["intact"], "both": ["intact", "damaged"]}.items():
-        places = [confluent_kafka.TopicPartition(topic, 0, 1) for topic in topics]
+        positions = [confluent_kafka.TopicPartition(topic, 0, 1) for topic in topics]
         consumer = confluent_kafka.Consumer(
             {"bootstrap.servers": broker.bootstrap, "group.id": group}
         )
-        consumer.commit(offsets=places, asynchronous=False)
+        consumer.commit(offsets=positions, asynchronous=False)
         consumer.close()
     listed = {each["group"]: each["lag"] for each in _shown(broker, "group", "list")}
     assert listed == {"one": 1, "both": None}

@@ -101,10 +101,10 @@ def expect_refusal(broker: BrokerProcess, *arguments: str, text: str, given: byt
 def commit(broker: BrokerProcess, offset: int, timeout_s: float) -> int:
     """Commit an offset without being a member; return the group's offset after that."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
-    place = TopicPartition(TOPIC, 0, offset)
+    position = TopicPartition(TOPIC, 0, offset)
     try:
-        consumer.commit(offsets=[place], asynchronous=False)
-        (found,) = consumer.committed([place], timeout=timeout_s)
+        consumer.commit(offsets=[position], asynchronous=False)
+        (found,) = consumer.committed([position], timeout=timeout_s)
         return found.offset
     finally:
         consumer.close()

@@ -95,8 +95,8 @@ class FullDisk:
             return bool(described(client, topic).error_code == 0)
 
     def start_of(self, topic: str) -> int:
-        place = TopicPartition(topic, 0)
-        (found,) = self.admin.list_offsets({place: OffsetSpec.earliest()}).values()
+        partition = TopicPartition(topic, 0)
+        (found,) = self.admin.list_offsets({partition: OffsetSpec.earliest()}).values()
         start: int = found.result(PATIENCE_S).offset
         return start
 

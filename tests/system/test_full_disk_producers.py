@@ -84,11 +84,11 @@ def stored(bootstrap: str, partition: int) -> list[bytes]:
     """Return the keys of all records in the order of their offsets."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "readers", "enable.auto.commit": False}
     consumer = Consumer(settings)
-    place, keys = TopicPartition(TOPIC, partition, 0), list[bytes]()
+    position, keys = TopicPartition(TOPIC, partition, 0), list[bytes]()
     try:
-        _, end = consumer.get_watermark_offsets(place, timeout=60)
-        consumer.assign([place])
-        while consumer.position([place])[0].offset < end:
+        _, end = consumer.get_watermark_offsets(position, timeout=60)
+        consumer.assign([position])
+        while consumer.position([position])[0].offset < end:
             for message in consumer.consume(1000, 0.05):
                 key = message.key()
                 assert message.error() is None

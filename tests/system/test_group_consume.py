@@ -19,7 +19,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.admin import Admin
 from lakelog.client.consumer import Consumer
 from lakelog.client.errors import ClientError
-from lakelog.protocol.group_members import LeaveGroupRequest, MemberIdentity
+from lakelog.protocol.groups import LeaveGroupRequest, MemberIdentity
 from waiting import eventually
 from wire_client import WireClient
 

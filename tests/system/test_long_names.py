@@ -11,8 +11,11 @@ from confluent_kafka.admin import AdminClient
 
 from client_apis import CLIENT_APIS
 from lakelog.protocol.api import Api
-from lakelog.protocol.group_members import JoinGroupRequest, JoinGroupRequestProtocol
-from lakelog.protocol.groups import FindCoordinatorRequest
+from lakelog.protocol.groups import (
+    FindCoordinatorRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
 from lakelog.wire.shapes import Field
 from wire_client import WireClient, batch_of, fetch, produce
 

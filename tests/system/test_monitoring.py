@@ -174,10 +174,10 @@ def test_lag_is_exported_by_own_names_and_by_names_of_other_exporters(
     behind = RECORDS - READ
     value = endpoint.value
     assert value("lakelog_group_lag_records", group="readers", topic="orders") == behind
-    place = {"topic": "orders", "partition": "1"}
-    assert value("kafka_consumergroup_lag", consumergroup="readers", **place) == behind
-    assert value("kafka_consumergroup_current_offset", consumergroup="readers", **place) == READ
-    assert value("kafka_topic_partition_current_offset", **place) == RECORDS
+    labels = {"topic": "orders", "partition": "1"}
+    assert value("kafka_consumergroup_lag", consumergroup="readers", **labels) == behind
+    assert value("kafka_consumergroup_current_offset", consumergroup="readers", **labels) == READ
+    assert value("kafka_topic_partition_current_offset", **labels) == RECORDS
     assert value("kafka_topic_partitions", topic="orders") == 2
     assert value("kafka_brokers") == 1
 

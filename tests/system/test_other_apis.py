@@ -15,7 +15,7 @@ from lakelog.protocol.connections import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.groups import FindCoordinatorRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import InitProducerIdRequest
 from lakelog.wire.codec import decode
 from waiting import eventually
 from wire_client import WireClient, batch_of, create_topic, described, host_and_port, produce
@@ -195,13 +195,15 @@ def test_find_coordinator(wire: WireClient, version: int, bootstrap: str) -> Non
     def ask() -> list[Any]:
         """A broker may need a moment to make the offsets topic."""
         response = wire.call(request, version)
-        places = response.coordinators if version >= 4 else [response]
-        return [] if any(place.error_code for place in places) else places
+        coordinators = response.coordinators if version >= 4 else [response]
+        return [] if any(coordinator.error_code for coordinator in coordinators) else coordinators
 
-    places = eventually(ask, what="a coordinator")
-    assert {(place.host, place.port) for place in places} == {host_and_port(bootstrap)}
+    coordinators = eventually(ask, what="a coordinator")
+    assert {(coordinator.host, coordinator.port) for coordinator in coordinators} == {
+        host_and_port(bootstrap)
+    }
     if version >= 4:
-        assert [place.key for place in places] == ["a group", "another"]
+        assert [coordinator.key for coordinator in coordinators] == ["a group", "another"]
 
 
 @pytest.mark.parametrize("version", range(6))

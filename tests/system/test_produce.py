@@ -11,7 +11,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
 from lakelog.protocol.connections import ApiVersionsRequest
 from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import InitProducerIdRequest
 from wire_client import (
     PRODUCE_VERSION,
     WireClient,

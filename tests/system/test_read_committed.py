@@ -22,8 +22,9 @@ from lakelog.protocol.fetch import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from lakelog.protocol.producers import DescribeProducersRequest, TopicRequest
 from lakelog.protocol.transactions import (
+    DescribeProducersRequest,
+    TopicRequest,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -60,7 +60,7 @@ def _check(brokers: Cluster) -> None:
     consumer.close()
     assert sorted(int(delivered(each).value) for each in found) == list(range(RECORDS))
     with Admin(brokers.bootstrap_servers) as admin:
-        ends = {key: place.offset for key, place in admin.groups.offsets("target").items()}
+        ends = {key: position.offset for key, position in admin.groups.offsets("target").items()}
     assert ends == {(_SOURCE, index): len(range(index, RECORDS, 3)) for index in range(3)}
 
 
@@ -84,9 +84,9 @@ def test_librdkafka_sees_no_error(brokers: Cluster) -> None:
             record = delivered(message)
             producer.begin_transaction()
             producer.produce("target", record.value, partition=0, on_delivery=_raise)
-            place = confluent_kafka.TopicPartition(_SOURCE, record.partition, record.offset + 1)
+            position = confluent_kafka.TopicPartition(_SOURCE, record.partition, record.offset + 1)
             metadata = consumer.consumer_group_metadata()
-            producer.send_offsets_to_transaction([place], metadata, TIMEOUT_S)
+            producer.send_offsets_to_transaction([position], metadata, TIMEOUT_S)
             producer.commit_transaction(TIMEOUT_S)
             left -= 1
     consumer.close()

@@ -156,13 +156,13 @@ def _lakelog(broker: BrokerProcess, *arguments: str, stdin: str = "") -> str:
 def test_brokers_of_one_ensemble_are_a_cluster_that_outlives_its_controller(
     ensemble: ZooKeeperEnsemble, tmp_path: Path
 ) -> None:
-    place = f"zookeeper://{','.join(ensemble.servers)}/brokers/{tmp_path.name}"
+    metadata_url = f"zookeeper://{','.join(ensemble.servers)}/brokers/{tmp_path.name}"
     settings = {"broker.session.timeout.ms": "4000"}
     first, second = (
         BrokerProcess(
             tmp_path / f"data{number}",
             settings=settings,
-            arguments=("--node-id", str(number), "--metadata", place),
+            arguments=("--node-id", str(number), "--metadata", metadata_url),
         )
         for number in (1, 2)
     )
@@ -181,12 +181,12 @@ def test_running_brokers_stop_when_their_ensemble_has_lost_entries(
     tmp_path: Path, loss: str
 ) -> None:
     with ZooKeeperEnsemble(tmp_path / "zookeeper") as lossy:
-        place = f"zookeeper://{','.join(lossy.servers)}/lakelog"
+        metadata_url = f"zookeeper://{','.join(lossy.servers)}/lakelog"
         first, second = (
             BrokerProcess(
                 tmp_path / f"data{number}",
                 settings={"broker.session.timeout.ms": "4000"},
-                arguments=("--node-id", str(number), "--metadata", place),
+                arguments=("--node-id", str(number), "--metadata", metadata_url),
             )
             for number in (1, 2)
         )
@@ -224,8 +224,8 @@ def test_a_broker_refuses_the_path_of_another_cluster_and_a_missing_path(
     ensemble: ZooKeeperEnsemble, tmp_path: Path
 ) -> None:
     def broker(data: Path, path: str, node_id: int) -> BrokerProcess:
-        place = f"zookeeper://{','.join(ensemble.servers)}/{tmp_path.name}/{path}"
-        arguments = ("--node-id", str(node_id), "--metadata", place)
+        metadata_url = f"zookeeper://{','.join(ensemble.servers)}/{tmp_path.name}/{path}"
+        arguments = ("--node-id", str(node_id), "--metadata", metadata_url)
         return BrokerProcess(data, arguments=arguments)
 
     with broker(tmp_path / "data1", "one", 1) as one, broker(tmp_path / "data2", "two", 2) as two:
@@ -242,7 +242,7 @@ def test_a_broker_refuses_the_path_of_another_cluster_and_a_missing_path(
 def test_a_cluster_moves_from_its_file_to_zookeeper_and_back(
     ensemble: ZooKeeperEnsemble, tmp_path: Path
 ) -> None:
-    place = f"zookeeper://{','.join(ensemble.servers)}/{tmp_path.name}"
+    metadata_url = f"zookeeper://{','.join(ensemble.servers)}/{tmp_path.name}"
     first, back = tmp_path / "first.db", tmp_path / "back.db"
     brokers = {
         number: BrokerProcess(tmp_path / f"data{number}", settings={"num.partitions": "3"})
@@ -269,13 +269,13 @@ def test_a_cluster_moves_from_its_file_to_zookeeper_and_back(
         _lakelog(brokers[1], "topic", "create", "orders", "--config", "retention.ms=7d")
         _lakelog(brokers[1], "produce", "orders", stdin="one\ntwo\n")
         before = topic_id()
-        refused = move("import", str(first), "--metadata", place)
+        refused = move("import", str(first), "--metadata", metadata_url)
         assert refused.returncode == 6
         assert "live brokers use the metadata (node ids: 1, 2)" in refused.stderr
         for broker in brokers.values():
             broker.stop()
-        assert move("import", str(first), "--metadata", place).returncode == 0
-        start(place)
+        assert move("import", str(first), "--metadata", metadata_url).returncode == 0
+        start(metadata_url)
         assert topic_id() == before
         _lakelog(brokers[2], "topic", "create", "later")
         for broker in brokers.values():
@@ -283,7 +283,7 @@ def test_a_cluster_moves_from_its_file_to_zookeeper_and_back(
         with pytest.raises(BrokerError, match="LL0707"):
             start(f"sqlite:{first}")
         brokers[1].kill()
-        done = move("export", str(back), "--metadata", place)
+        done = move("export", str(back), "--metadata", metadata_url)
         assert done.returncode == 0, done.stderr
         start(f"sqlite:{back}")
         assert "later" in _lakelog(brokers[1], "topic", "list")

@@ -25,11 +25,11 @@ def check(history: History, deadline_s: float, session_s: float = float("inf")) 
         session_s: the session timeout of the brokers: each partition has to acknowledge soon
             after it has passed since a fault of a minority.
     """
-    places = Places(history)
+    positions = Places(history)
     return [
         *(Anomaly(Kind.ERROR, text) for text in history.errors),
-        *places.check(),
-        *check_reading(history, places),
+        *positions.check(),
+        *check_reading(history, positions),
         *check_transactions(history),
         *check_offsets(history),
         *check_progress(history, deadline_s),

@@ -52,8 +52,10 @@ class Client:
     def producer(self, **settings: Any) -> Producer:
         # Longer than any fault: an outcome is unknown only if the client dies.
         timeouts = {"message.timeout.ms": 180_000, "request.timeout.ms": 10_000}
-        place = {"bootstrap.servers": self.bootstrap, "linger.ms": 2}
-        return Producer({**SETTINGS, **place, **timeouts, "enable.idempotence": True, **settings})
+        connection = {"bootstrap.servers": self.bootstrap, "linger.ms": 2}
+        return Producer(
+            {**SETTINGS, **connection, **timeouts, "enable.idempotence": True, **settings}
+        )
 
     def transactional(self) -> Producer:
         settings = {"transactional.id": self.name, "transaction.timeout.ms": 30_000}
@@ -229,8 +231,8 @@ def keep_ledger(client: Client) -> None:
             producer = client.transactional()
             while not client.stopping.is_set():
                 first = client.random.randrange(PARTITIONS)
-                places = [(LEDGER, (first + copy) % PARTITIONS) for copy in range(_COPIES)]
-                transaction = Transaction(client, producer, places)
+                partitions = [(LEDGER, (first + copy) % PARTITIONS) for copy in range(_COPIES)]
+                transaction = Transaction(client, producer, partitions)
                 transaction.send()
                 client.stopping.wait(client.random.uniform(0, 0.1))
                 if client.random.random() < _ABORTED:
@@ -263,9 +265,9 @@ def _transform(
 ) -> bool:
     """Return whether the transaction was committed."""
     ends = {name: offset + 1 for name, offset, _ in records}
-    places = [(OUTPUTS, int(name.rpartition("-")[2])) for name, _, _ in records]
+    partitions = [(OUTPUTS, int(name.rpartition("-")[2])) for name, _, _ in records]
     inputs = [(name, offset) for name, offset, _ in records]
-    transaction = Transaction(client, producer, places)
+    transaction = Transaction(client, producer, partitions)
     transaction.send(inputs=inputs, group=TRANSFORM, commits=ends)
     if client.random.random() < _ABORTED_TRANSFORMATIONS:
         transaction.flush_and_abort()

@@ -81,8 +81,8 @@ def read_to_last(bootstrap: str, journal: Journal, ends: dict[str, int]) -> None
     """Note all records up to these offsets, at both isolation levels."""
     for isolation in (COMMITTED, UNCOMMITTED):
         consumer = NotingConsumer(journal, bootstrap, isolation=isolation)
-        places = [name.rpartition("-") for name in ends]
-        consumer.assign([TopicPartition(topic, int(index), 0) for topic, _, index in places])
+        partitions = [name.rpartition("-") for name in ends]
+        consumer.assign([TopicPartition(topic, int(index), 0) for topic, _, index in partitions])
         missing = dict(ends)
 
         def is_read(consumer: NotingConsumer = consumer, missing: dict[str, int] = missing) -> bool:

@@ -177,7 +177,7 @@ class _Parser:
             line["f"],
             line["at"],
             [(partition, value) for partition, value in line.get("records", ())],
-            [Position(*place) for place in line.get("inputs", ())],
+            [Position(*position) for position in line.get("inputs", ())],
             line.get("group"),
             line.get("commits", {}),
         )

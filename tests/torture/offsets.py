@@ -63,8 +63,10 @@ def _check_unread(
     for group in sorted(groups):
         members = [reader for reader in history.readers if reader.group == group]
         read: set[Position] = {each.place for member in members for each in member.records}
-        for place in sorted(received - read):
-            offsets = found[group, place.partition]
-            if place.offset < max((each.offset for each in offsets if each.is_commit), default=0):
-                where = f"{place.partition}:{place.offset}"
+        for position in sorted(received - read):
+            offsets = found[group, position.partition]
+            if position.offset < max(
+                (each.offset for each in offsets if each.is_commit), default=0
+            ):
+                where = f"{position.partition}:{position.offset}"
                 yield Anomaly(Kind.MISSING, f"{group} passed {where} without receiving it")

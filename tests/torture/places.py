@@ -25,45 +25,45 @@ class Places:
             for partition, value in operation.records:
                 self.senders[value] = operation
                 self._targets[value] = partition
-            for place, value in operation.delivered():
-                self._observe(place, value)
+            for position, value in operation.delivered():
+                self._observe(position, value)
         for reader in history.readers:
             for received in reader.records:
                 self._observe(received.place, received.value)
 
-    def _observe(self, place: Position, value: str) -> None:
-        self._of_value[value].add(place)
-        self._at[place].add(value)
+    def _observe(self, position: Position, value: str) -> None:
+        self._of_value[value].add(position)
+        self._at[position].add(value)
 
     def check(self) -> Iterator[Anomaly]:
         """Yield phantoms, duplicates, inconsistent offsets and reordered writes."""
-        for value, places in self._of_value.items():
+        for value, positions in self._of_value.items():
             wanted = self._targets.get(value)
-            for place in places:
-                if place.partition != wanted:
-                    text = f"{value} at {_text(place)} was sent to {wanted or 'no partition'}"
+            for position in positions:
+                if position.partition != wanted:
+                    text = f"{value} at {_text(position)} was sent to {wanted or 'no partition'}"
                     yield Anomaly(Kind.PHANTOM, text)
-            if len(places) > 1:
-                found = ", ".join(_text(place) for place in sorted(places))
+            if len(positions) > 1:
+                found = ", ".join(_text(position) for position in sorted(positions))
                 yield Anomaly(Kind.DUPLICATE, f"{value} is at {found}")
-        for place, values in self._at.items():
+        for position, values in self._at.items():
             if len(values) > 1:
-                yield Anomaly(Kind.INCONSISTENT, f"{_text(place)} has {sorted(values)}")
+                yield Anomaly(Kind.INCONSISTENT, f"{_text(position)} has {sorted(values)}")
         yield from self._check_order()
 
     def _check_order(self) -> Iterator[Anomaly]:
         """A process numbers its operations in the order in which it sends."""
         sent: dict[tuple[str, str], list[tuple[int, int, int, str]]] = defaultdict(list)
-        for value, places in self._of_value.items():
+        for value, positions in self._of_value.items():
             operation = self.senders.get(value)
-            if operation is None or len(places) > 1:
+            if operation is None or len(positions) > 1:
                 continue
-            (place,) = places
-            if (place.partition, value) not in operation.records:
+            (position,) = positions
+            if (position.partition, value) not in operation.records:
                 continue
-            index = operation.records.index((place.partition, value))
-            key = operation.process, place.partition
-            sent[key].append((operation.number, index, place.offset, value))
+            index = operation.records.index((position.partition, value))
+            key = operation.process, position.partition
+            sent[key].append((operation.number, index, position.offset, value))
         for (_, partition), values in sent.items():
             newest, before = -1, ""
             for _, _, offset, value in sorted(values):
@@ -74,5 +74,5 @@ class Places:
                     newest, before = offset, value
 
 
-def _text(place: Position) -> str:
-    return f"{place.partition}:{place.offset}"
+def _text(position: Position) -> str:
+    return f"{position.partition}:{position.offset}"

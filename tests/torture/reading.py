@@ -17,32 +17,32 @@ from torture.history import OK, History, Position, Reader
 from torture.places import Places
 
 
-def check_reading(history: History, places: Places) -> Iterator[Anomaly]:
+def check_reading(history: History, positions: Places) -> Iterator[Anomaly]:
     """Yield the anomalies of all readers."""
     for reader in history.readers:
         yield from _check_positions(reader)
-        yield from _check_commits(reader, places)
+        yield from _check_commits(reader, positions)
     for is_committed in (True, False):
         yield from _check_coverage(history, is_committed)
 
 
 def _check_positions(reader: Reader) -> Iterator[Anomaly]:
     nexts = dict(reader.starts)
-    for place, value, _ in reader.records:
-        if place.offset < nexts.get(place.partition, 0):
-            text = f"{reader.name} received {value} at {place.partition}:{place.offset}, "
-            yield Anomaly(Kind.BACKWARDS, f"{text}not from {nexts[place.partition]} on")
-        nexts[place.partition] = place.offset + 1
+    for position, value, _ in reader.records:
+        if position.offset < nexts.get(position.partition, 0):
+            text = f"{reader.name} received {value} at {position.partition}:{position.offset}, "
+            yield Anomaly(Kind.BACKWARDS, f"{text}not from {nexts[position.partition]} on")
+        nexts[position.partition] = position.offset + 1
 
 
-def _check_commits(reader: Reader, places: Places) -> Iterator[Anomaly]:
+def _check_commits(reader: Reader, positions: Places) -> Iterator[Anomaly]:
     if not reader.is_committed:
         return
-    for place, value, at in reader.records:
-        sender = places.senders.get(value)
+    for position, value, at in reader.records:
+        sender = positions.senders.get(value)
         if sender is None:
             continue
-        where = f"{reader.name} received {value} at {place.partition}:{place.offset}"
+        where = f"{reader.name} received {value} at {position.partition}:{position.offset}"
         if not sender.may_be_visible:
             yield Anomaly(Kind.ABORTED, f"{where}; operation {sender.number} was not committed")
         elif sender.ending is not None and at < sender.ending:
@@ -61,25 +61,25 @@ def _check_coverage(history: History, is_committed: bool) -> Iterator[Anomaly]:
     reached: dict[str, int] = defaultdict(int)
     lost: set[Position] = set()
     for reader in readers:
-        for place in _absent(reader, offsets, reached):
-            if place in seen:
-                text = f"{reader.name} did not receive {place.partition}:{place.offset}"
+        for position in _absent(reader, offsets, reached):
+            if position in seen:
+                text = f"{reader.name} did not receive {position.partition}:{position.offset}"
                 yield Anomaly(Kind.SKIPPED, text)
             else:
-                lost.add(place)
+                lost.add(position)
     if history.is_complete and readers:
         lost.update(p for p in everywhere | acknowledged.keys() if p.offset >= reached[p.partition])
-    for place in sorted(lost):
-        value = acknowledged.get(place, "a record that was received")
-        yield Anomaly(Kind.LOST, f"{value} at {place.partition}:{place.offset}")
+    for position in sorted(lost):
+        value = acknowledged.get(position, "a record that was received")
+        yield Anomaly(Kind.LOST, f"{value} at {position.partition}:{position.offset}")
 
 
 def _acknowledged(history: History, is_committed: bool) -> dict[Position, str]:
     return {
-        place: value
+        position: value
         for operation in history.of_kind("send", "txn")
         if operation.outcome == OK or not is_committed
-        for place, value in operation.delivered()
+        for position, value in operation.delivered()
     }
 
 

@@ -65,12 +65,12 @@ class Servers:
 
     def __init__(self, folder: Path, hosts: Hosts, store: str) -> None:
         self.ensemble: ZooKeeperEnsemble | None = None
-        place = f"sqlite:{folder / 'metadata.db'}"
+        metadata = f"sqlite:{folder / 'metadata.db'}"
         if store == ZOOKEEPER:
             names = map(host_of_server, SERVERS)
             homes = [Home(hosts.address(name), hosts.prefix(name)) for name in names]
             self.ensemble = ZooKeeperEnsemble(folder / "zookeeper", homes)
-            place = f"zookeeper://{','.join(self.ensemble.servers)}/torture"
+            metadata = f"zookeeper://{','.join(self.ensemble.servers)}/torture"
         self.failing_disk = FailingDisk(folder / f"broker{FAILING}", folder / "failing-disk")
         self.brokers = {
             number: BrokerProcess(
@@ -81,7 +81,7 @@ class Servers:
                     "--node-id",
                     str(number),
                     "--metadata",
-                    place,
+                    metadata,
                     "--insecure",
                     *_http(hosts, number),
                 ),

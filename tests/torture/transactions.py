@@ -24,12 +24,12 @@ def check_transactions(history: History) -> Iterator[Anomaly]:
             text = f"{len(seen)} of {len(operation.records)} records of {_name(operation)}"
             yield Anomaly(Kind.TORN, f"{text} are visible")
         if operation.outcome == OK or seen:
-            for place in operation.inputs:
-                processed[operation.group or "", place].append(operation)
-    for (group, place), operations in processed.items():
+            for position in operation.inputs:
+                processed[operation.group or "", position].append(operation)
+    for (group, position), operations in processed.items():
         if len(operations) > 1:
             names = ", ".join(_name(each) for each in operations)
-            where = f"{place.partition}:{place.offset}"
+            where = f"{position.partition}:{position.offset}"
             yield Anomaly(Kind.AGAIN, f"{group} processed {where} in {names}")
     if history.is_complete:
         yield from _check_all_processed(history, set(processed))
@@ -50,9 +50,12 @@ def _check_all_processed(
         each.place for reader in history.readers if reader.is_committed for each in reader.records
     }
     for group in sorted(groups):
-        for place in sorted(received):
-            if place.offset < ends[group, place.partition] and (group, place) not in processed:
-                where = f"{place.partition}:{place.offset}"
+        for position in sorted(received):
+            if (
+                position.offset < ends[group, position.partition]
+                and (group, position) not in processed
+            ):
+                where = f"{position.partition}:{position.offset}"
                 yield Anomaly(Kind.MISSING, f"{group} passed {where} without an output")
 
 

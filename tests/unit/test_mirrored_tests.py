@@ -33,11 +33,11 @@ def _exceptions() -> list[str]:
 
 def test_each_module_with_behaviour_has_a_test_of_its_name() -> None:
     missing = sorted(_unmirrored().difference(_exceptions()))
-    places = [
+    misplaced = [
         f"{name} has no {mirror_of(_SOURCE / name, _PROJECT).relative_to(_PROJECT).as_posix()}"
         for name in missing
     ]
-    assert not places, "\n".join(places)
+    assert not misplaced, "\n".join(misplaced)
 
 
 def test_the_exceptions_only_shrink() -> None:

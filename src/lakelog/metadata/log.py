@@ -32,16 +32,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan, PlanGroup, Planner, PlanQueue, SubmittedPlan, taking_effect
 from lakelog.metadata.records import Record, decode_records
 from lakelog.metadata.snapshots import Snapshots
-from lakelog.metadata.store.api import (
-    NO_CHANGE,
-    Change,
-    ControllerTerm,
-    EntryOutcome,
-    MetadataBatch,
-    MetadataStore,
-    Space,
-    UnreservedSpace,
-)
+from lakelog.metadata.store import api
 from lakelog.runtime.api import Random, Tasks, Timer
 
 T = TypeVar("T")
@@ -108,16 +99,16 @@ class MetadataLog:
 
     def __init__(
         self,
-        store: MetadataStore,
+        store: api.MetadataStore,
         tasks: Tasks,
         random: Random,
         *,
         broker_id: int,
-        space: Space | None = None,
+        space: api.Space | None = None,
     ) -> None:
         self._store = store
         self._tasks = tasks
-        self._space = space or UnreservedSpace()
+        self._space = space or api.UnreservedSpace()
         self._broker_id = broker_id
         self._writer_id = random.bytes(16)
         # Of this process, not of the broker: a process that starts again must not pass for the
@@ -125,7 +116,7 @@ class MetadataLog:
         self.incarnation_id = random.bytes(16)
         self.image = MetadataImage()
         self._serial = 0
-        self._term = ControllerTerm(-1, 0)
+        self._term = api.ControllerTerm(-1, 0)
         self._serves = False
         self._witnesses: Witnesses | None = None
         self._doubted = -1
@@ -133,7 +124,7 @@ class MetadataLog:
         self._subscribers: list[Subscriber] = []
         self._queue = PlanQueue(self._space, store.entry_bytes_max)
         self._snapshots = Snapshots(store, tasks, self._space)
-        self._changes = NO_CHANGE
+        self._changes = api.NO_CHANGE
         self._on_brokers: list[Callable[[], object]] = []
         self._on_failure: Callable[[MetadataError], object] = lambda error: None
         self._failure: MetadataError | None = None
@@ -197,7 +188,7 @@ class MetadataLog:
     def serve(self) -> None:
         """Stand for election from now on although other brokers serve: this one does, too."""
         self._serves = True
-        self._on_change(Change.BROKERS | Change.TERM)
+        self._on_change(api.Change.BROKERS | api.Change.TERM)
 
     def use_witnesses(self, witnesses: Witnesses) -> None:
         """Be the controller only while `witnesses` allow it."""
@@ -205,7 +196,7 @@ class MetadataLog:
 
     def review(self) -> None:
         """Stand for election, or resign, as the changed view of the witnesses wants it."""
-        self._on_change(Change.BROKERS)
+        self._on_change(api.Change.BROKERS)
 
     def doubt(self) -> None:
         """Replace the controller at the next `refresh` unless it serves: it has not answered."""
@@ -231,7 +222,7 @@ class MetadataLog:
         return float("inf") if witnesses is None else witnesses.seen_s(self.controller_id)
 
     @property
-    def term(self) -> ControllerTerm:
+    def term(self) -> api.ControllerTerm:
         """The newest term that this broker knows."""
         return self._term
 
@@ -272,7 +263,7 @@ class MetadataLog:
 
         Stands for election if the controller is dead. Raises `KafkaError` as `submit`.
         """
-        self._changes |= ~NO_CHANGE
+        self._changes |= ~api.NO_CHANGE
         await self.catch_up()
 
     async def refresh_if_possible(self) -> None:
@@ -287,7 +278,7 @@ class MetadataLog:
         """As `refresh`, but stand for no election: read the entries, then the term."""
         # An empty plan is complete only after the reported changes were read, so its result proves
         # that the image is at least as new as this call.
-        self._changes |= Change.ENTRIES | Change.TERM
+        self._changes |= api.Change.ENTRIES | api.Change.TERM
         await self.submit(lambda image: Plan((), None))
 
     async def submit(self, plan: Planner[T], *, from_reserve: bool = False) -> T:
@@ -310,7 +301,7 @@ class MetadataLog:
         result: T = await submitted.future
         return result
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: api.Change) -> None:
         """Keep a change for the worker; while `open` reads, a worker would apply entries twice."""
         self._changes |= change
         if self._opened:
@@ -379,28 +370,28 @@ class MetadataLog:
 
     async def _follow_changes(self) -> None:
         """Read reported changes; keep them for a later attempt if this one fails."""
-        changes, self._changes = self._changes, NO_CHANGE
+        changes, self._changes = self._changes, api.NO_CHANGE
         try:
-            if Change.ENTRIES in changes:
+            if api.Change.ENTRIES in changes:
                 await self._catch_up()
             # After the entries: a new controller plans on an image that has every entry of the term
             # before.
-            if Change.TERM in changes:
+            if api.Change.TERM in changes:
                 self._learn(await self._store.controller())
             # The dead broker may have been the controller, whose term a live one keeps. After a
             # resignation no broker has the term.
-            if Change.BROKERS in changes or self._term.broker_id < 0:
+            if api.Change.BROKERS in changes or self._term.broker_id < 0:
                 self._learn(await self._stand_or_resign())
             # A new term matters as well: brokers that died under the earlier controller may not be
             # fenced yet.
-            if changes & (Change.BROKERS | Change.TERM):
+            if changes & (api.Change.BROKERS | api.Change.TERM):
                 for callback in self._on_brokers:
                     callback()
         except BaseException:
             self._changes |= changes
             raise
 
-    def _learn(self, term: ControllerTerm) -> None:
+    def _learn(self, term: api.ControllerTerm) -> None:
         # An older term would let this broker send its changes to a controller that was replaced.
         assert term.epoch >= self._term.epoch, "terms only rise"
         if term != self._term:
@@ -469,14 +460,14 @@ class MetadataLog:
         # Each batch has a serial of its own, by which `position_of` finds it after an unknown
         # outcome.
         self._serial += 1
-        batch = MetadataBatch(self._writer_id, self._serial, self._term.epoch, payload)
+        batch = api.MetadataBatch(self._writer_id, self._serial, self._term.epoch, payload)
         unknown = False
         for _ in range(_UNKNOWN_TRIES_MAX):
             try:
                 outcome = (await self._store.append(batch, self.image.end)).outcome
-                if outcome is EntryOutcome.DONE:
+                if outcome is api.EntryOutcome.DONE:
                     return True
-                if outcome is not EntryOutcome.UNKNOWN:
+                if outcome is not api.EntryOutcome.UNKNOWN:
                     return await self._was_mine(outcome)
             except MetadataError as error:
                 if unknown:
@@ -486,16 +477,16 @@ class MetadataLog:
             unknown = True
         raise _unknown("the metadata store did not report whether the change was written")
 
-    async def _was_mine(self, outcome: EntryOutcome) -> bool:
+    async def _was_mine(self, outcome: api.EntryOutcome) -> bool:
         """After LOST or FENCED, return whether an earlier attempt had stored the batch."""
         if await self._store.position_of(self._writer_id, self._serial) is not None:
             return True
         # Only now: winning a term would not show whether the batch is in the log.
-        if outcome is EntryOutcome.FENCED:
+        if outcome is api.EntryOutcome.FENCED:
             await self._stand_for_election()
         return False
 
-    async def _stand_or_resign(self) -> ControllerTerm:
+    async def _stand_or_resign(self) -> api.ControllerTerm:
         if not self._is_controller:
             return await self._stand()
         if self._may_lead(await self._store.live_brokers()):
@@ -509,7 +500,7 @@ class MetadataLog:
     def _may_lead(self, live: Mapping[int, bytes]) -> bool:
         return self._witnesses is None or self._witnesses.may_lead(live)
 
-    async def _stand(self) -> ControllerTerm:
+    async def _stand(self) -> api.ControllerTerm:
         """Take the term unless a live process holds it, or another broker is to take it.
 
         Returns the term in force afterwards.

@@ -17,26 +17,11 @@ from pathlib import Path
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
+from lakelog.storage import files
 from lakelog.storage.checkpoint import LEADER_EPOCHS, KnownLog, MalformedCheckpoint, decode_epochs
 from lakelog.storage.compaction.swap import finish_interrupted_swaps
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.files import (
-    CLEANED,
-    DELETED,
-    INDEX,
-    LOG,
-    SNAPSHOT,
-    SWAP,
-    SYNC_FAILED,
-    TIME_INDEX,
-    TXN_INDEX,
-    file_name,
-    log_rebuild,
-    offset_of,
-    read_if_exists,
-    remove_if_exists,
-)
 from lakelog.storage.log import Log
 from lakelog.storage.preparation import wait_for
 from lakelog.storage.producers.limit import ProducerLimit
@@ -51,7 +36,7 @@ from lakelog.storage.segments.txn_index import TxnIndex
 _logger = logging.getLogger(__name__)
 EPOCH_END = 1 << 31
 _OFFSET_END = 1 << 63
-_INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)
+_INDEXES = (files.INDEX, files.TIME_INDEX, files.TXN_INDEX)
 
 
 @dataclass(slots=True)
@@ -141,7 +126,7 @@ class LogLoader:
         if request.clean:
             segments[-1].load_tail()
         else:
-            recovery.from_device = SYNC_FAILED in names
+            recovery.from_device = files.SYNC_FAILED in names
             from_device = recovery.from_device or request.config.durability == FSYNC
             scanned = self._recover(segments, request, recovery, from_device)
         self._check_end(segments, request, recovery)
@@ -154,9 +139,9 @@ class LogLoader:
         self._restore_producers(log, scanned)
         if request.config.durability == FSYNC:
             _make_durable(log)
-        if SYNC_FAILED in names:
+        if files.SYNC_FAILED in names:
             # Only now: a start that is interrupted before must distrust the page cache again.
-            remove_if_exists(self._disk, folder / SYNC_FAILED)
+            files.remove_if_exists(self._disk, folder / files.SYNC_FAILED)
         return log, recovery
 
     def _log(self, request: LoadRequest, names: list[str], segments: list[Segment]) -> Log:
@@ -167,7 +152,7 @@ class LogLoader:
         snapshots = ProducerSnapshots(
             self._disk,
             request.folder,
-            [offset_of(name) or 0 for name in names if name.endswith(SNAPSHOT)],
+            [files.offset_of(name) or 0 for name in names if name.endswith(files.SNAPSHOT)],
         )
         return Log(
             request.topic,
@@ -207,7 +192,7 @@ class LogLoader:
         # A `.swap` file is durable and complete, so its swap is finished; a `.cleaned` file is
         # neither, and the old segments are still there. Either way one valid set of segments is
         # left.
-        if any(name.endswith((CLEANED, SWAP)) for name in names):
+        if any(name.endswith((files.CLEANED, files.SWAP)) for name in names):
             for name in finish_interrupted_swaps(self._disk, folder, names):
                 done = folder / name
                 _logger.info(
@@ -218,21 +203,21 @@ class LogLoader:
             names = self._disk.list(folder)
         # A `.deleted` file waited for the end of reads, of which none survives a restart. A `.tmp`
         # file was never renamed, so nothing refers to it.
-        leftovers = [name for name in names if name.endswith((DELETED, ".tmp"))]
+        leftovers = [name for name in names if name.endswith((files.DELETED, ".tmp"))]
         for name in leftovers:
-            remove_if_exists(self._disk, folder / name)
+            files.remove_if_exists(self._disk, folder / name)
         return [name for name in names if name not in leftovers] if leftovers else names
 
     def _segments(self, request: LoadRequest, names: list[str]) -> list[Segment]:
         # The names of files are the list of segments. A list in a file of its own could disagree
         # with them after a crash.
-        bases = [offset_of(name) for name in names if name.endswith(LOG)]
+        bases = [files.offset_of(name) for name in names if name.endswith(files.LOG)]
         segments: list[Segment] = []
         aborted = dict(request.checkpoint.aborted or ())
-        indexed = {offset_of(name) for name in names if name.endswith(TXN_INDEX)}
+        indexed = {files.offset_of(name) for name in names if name.endswith(files.TXN_INDEX)}
         for base in sorted(base for base in bases if base is not None):
             segment = self._new_segment(request, base)
-            segment.find(self._disk.size(segment.path(LOG)))
+            segment.find(self._disk.size(segment.path(files.LOG)))
             # Also without the file: an index that a checkpoint knows and that is missing has to be
             # rebuilt. An empty one would show aborted records to read_committed consumers.
             if base in indexed or base in aborted:
@@ -255,22 +240,22 @@ class LogLoader:
         """
         folder = request.folder
         for name in names:
-            offset = offset_of(name)
+            offset = files.offset_of(name)
             if offset is None or offset in bases or not name.endswith(_INDEXES):
                 continue
             durable = request.clean or offset < request.recovery_point
             # An empty index proves nothing: a roll creates it before the first batch is written.
             if durable and self._disk.size(folder / name):
-                missing = folder / file_name(offset, LOG)
+                missing = folder / files.file_name(offset, files.LOG)
                 raise CorruptLog(missing, 0, f"the file is missing although {name} has entries")
-            remove_if_exists(self._disk, folder / name)
+            files.remove_if_exists(self._disk, folder / name)
 
     def _first_segment(self, request: LoadRequest) -> Segment:
         """Create the first segment; a log without one is valid only if nothing was ever written."""
         if request.recovery_point > request.log_start_offset:
             # Creating an empty log here would restart the offsets, and consumers would skip new
             # records.
-            missing = request.folder / file_name(request.log_start_offset, LOG)
+            missing = request.folder / files.file_name(request.log_start_offset, files.LOG)
             reason = f"there is no segment, yet offsets up to {request.recovery_point} were durable"
             raise CorruptLog(missing, 0, reason)
         return self._new_segment(request, request.log_start_offset).create()
@@ -314,12 +299,14 @@ class LogLoader:
                 # A cut in any segment but the last removes whole batches behind it, which may have
                 # been acknowledged.
                 recovery.is_torn = cut.is_torn and following is None
-                recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")
+                recovery.reasons.append(
+                    f"{segment.path(files.LOG)} at {cut.position}: {cut.reason}"
+                )
             # No batch is damaged, but the file is shorter than its successor's base requires.
             # Compaction never leaves such a gap: a cleaned segment keeps its last batch.
             elif following is not None and recovery_point <= segment.next_offset < following:
                 reason = f"the next segment begins at {following}"
-                recovery.reasons.append(f"{segment.path(LOG)} at its end: {reason}")
+                recovery.reasons.append(f"{segment.path(files.LOG)} at its end: {reason}")
             elif following is not None:
                 segment.unload()
                 continue
@@ -346,12 +333,12 @@ class LogLoader:
         # were cut here, offsets that consumers have read would be assigned again.
         if end < durable or (request.clean and end > durable > 0):
             reason = f"the log ends at offset {end}, yet {durable} was durable"
-            raise CorruptLog(last.path(LOG), last.size, reason)
+            raise CorruptLog(last.path(files.LOG), last.size, reason)
         if end < request.log_start_offset:
             # Only an unclean stop may lose records that the checkpointed start has already passed.
             if request.clean:
                 reason = f"the log ends at offset {end} before its start"
-                raise CorruptLog(last.path(LOG), last.size, reason)
+                raise CorruptLog(last.path(files.LOG), last.size, reason)
             recovery.is_torn = False
             for segment in segments:
                 recovery.bytes_cut += set_aside(segment)
@@ -360,17 +347,17 @@ class LogLoader:
 
     def _epochs(self, request: LoadRequest, segments: list[Segment], start: int) -> EpochCache:
         path = request.folder / LEADER_EPOCHS
-        data, recorded = read_if_exists(self._disk, path), list(request.checkpoint.epochs)
+        data, recorded = files.read_if_exists(self._disk, path), list(request.checkpoint.epochs)
         try:
             epochs = EpochCache(decode_epochs(data or b""))
             # The checkpoint file may be older than the log, or of a log that was truncated since. A
             # wrong entry would make a follower truncate at the wrong offset (KIP-101).
             if recorded and not _agree(epochs.entries, recorded, request.recovery_point):
-                log_rebuild("%s differs from known-logs; rebuilding it", path)
+                files.log_rebuild("%s differs from known-logs; rebuilding it", path)
                 epochs = _rewritten(recorded)
         except MalformedCheckpoint as error:
             if segments[-1].next_offset > segments[0].base_offset:
-                log_rebuild("%s: %s; rebuilding it", path, error)
+                files.log_rebuild("%s: %s; rebuilding it", path, error)
             epochs = _rewritten(recorded)
             # The file is damaged and no checkpoint has its entries: every header is read.
             if not recorded:

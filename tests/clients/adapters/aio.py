@@ -86,7 +86,11 @@ class AioConsumer:
     def offsets_for_time(self, topic: str, partitions: Sequence[int], at_ms: int) -> dict[int, int]:
         asked = {TopicPartition(topic, index): at_ms for index in partitions}
         found = LOOP.run(self._consumer.offsets_for_times(asked))
-        return {place.partition: entry.offset for place, entry in found.items() if entry}
+        return {
+            topic_partition.partition: entry.offset
+            for topic_partition, entry in found.items()
+            if entry
+        }
 
     def close(self) -> None:
         LOOP.run(self._consumer.stop())
@@ -149,24 +153,34 @@ class AioAdmin:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         # aiokafka 0.14 notices errors of named partitions only.
-        places = [TopicPartition(topic, index) for index in range(self.partition_count(topic))]
-        found = LOOP.run(self._admin.list_consumer_group_offsets(group, partitions=places))
+        topic_partitions = [
+            TopicPartition(topic, index) for index in range(self.partition_count(topic))
+        ]
+        found = LOOP.run(
+            self._admin.list_consumer_group_offsets(group, partitions=topic_partitions)
+        )
         return {
-            place.partition: entry.offset for place, entry in found.items() if entry.offset >= 0
+            topic_partition.partition: entry.offset
+            for topic_partition, entry in found.items()
+            if entry.offset >= 0
         }
 
     def note(self, group: str, topic: str, partition: int) -> str:
         """Return the metadata stored with the offset."""
-        place = TopicPartition(topic, partition)
-        found = LOOP.run(self._admin.list_consumer_group_offsets(group, partitions=[place]))
-        metadata: str = found[place].metadata
+        topic_partition = TopicPartition(topic, partition)
+        found = LOOP.run(
+            self._admin.list_consumer_group_offsets(group, partitions=[topic_partition])
+        )
+        metadata: str = found[topic_partition].metadata
         return metadata
 
     def earliest_and_latest(self, topic: str, partition: int) -> tuple[int, int]:
         consumer = AioConsumer(self._bootstrap, None, None)
-        place = TopicPartition(topic, partition)
-        earliest = LOOP.run(consumer._consumer.beginning_offsets([place]))[place]
-        latest = LOOP.run(consumer._consumer.end_offsets([place]))[place]
+        topic_partition = TopicPartition(topic, partition)
+        earliest = LOOP.run(consumer._consumer.beginning_offsets([topic_partition]))[
+            topic_partition
+        ]
+        latest = LOOP.run(consumer._consumer.end_offsets([topic_partition]))[topic_partition]
         consumer.close()
         return earliest, latest
 

@@ -146,10 +146,10 @@ class ConfluentAdmin:
         }
 
     def earliest_and_latest(self, topic: str, partition: int) -> tuple[int, int]:
-        place = TopicPartition(topic, partition)
+        asked = TopicPartition(topic, partition)
         offsets = []
         for spec in (rd.OffsetSpec.earliest(), rd.OffsetSpec.latest()):
-            offsets.append(self._admin.list_offsets({place: spec})[place].result(TIMEOUT_S).offset)
+            offsets.append(self._admin.list_offsets({asked: spec})[asked].result(TIMEOUT_S).offset)
         return offsets[0], offsets[1]
 
     def cluster_nodes(self) -> set[tuple[int, str, int]]:

@@ -65,7 +65,11 @@ class KafkaPythonConsumer:
     def offsets_for_time(self, topic: str, partitions: Sequence[int], at_ms: int) -> dict[int, int]:
         asked = {TopicPartition(topic, index): at_ms for index in partitions}
         found = self._consumer.offsets_for_times(asked)
-        return {place.partition: entry.offset for place, entry in found.items() if entry}
+        return {
+            topic_partition.partition: entry.offset
+            for topic_partition, entry in found.items()
+            if entry
+        }
 
     def close(self) -> None:
         self._consumer.close()
@@ -119,13 +123,15 @@ class KafkaPythonAdmin:
     def committed(self, group: str, topic: str) -> dict[int, int]:
         found = self._admin.list_group_offsets(group)[group]
         return {
-            place.partition: entry.offset for place, entry in found.items() if place.topic == topic
+            topic_partition.partition: entry.offset
+            for topic_partition, entry in found.items()
+            if topic_partition.topic == topic
         }
 
     def earliest_and_latest(self, topic: str, partition: int) -> tuple[int, int]:
-        place = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
         earliest, latest = (
-            self._admin.list_partition_offsets({place: spec})[place].offset
+            self._admin.list_partition_offsets({topic_partition: spec})[topic_partition].offset
             for spec in (_EARLIEST, _LATEST)
         )
         return earliest, latest

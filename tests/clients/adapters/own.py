@@ -57,7 +57,11 @@ class OwnConsumer:
     def offsets_for_time(self, topic: str, partitions: Sequence[int], at_ms: int) -> dict[int, int]:
         with Admin(self._bootstrap) as admin:
             found = admin.list_offsets({(topic, index): at_ms for index in partitions})
-        return {index: place.offset for (_, index), place in found.items() if place.offset >= 0}
+        return {
+            index: committed.offset
+            for (_, index), committed in found.items()
+            if committed.offset >= 0
+        }
 
     def close(self) -> None:
         self._consumer.close()

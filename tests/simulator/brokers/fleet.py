@@ -31,7 +31,7 @@ class Fleet:
         """How many times brokers were started so far."""
         return sum(host.starts for host in self.hosts)
 
-    def forgets_producers(self, place: Place, since: float) -> bool:
+    def forgets_producers(self, partition: Place, since: float) -> bool:
         """Return whether a producer of a partition may have expired since this time."""
-        host = self.home_of(place[0])
+        host = self.home_of(partition[0])
         return host.clock.spread_ms(since) >= host.producer_expiration_ms

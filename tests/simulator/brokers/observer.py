@@ -98,14 +98,14 @@ class BrokerObserver:
         partitions = list(host.server.broker.partitions)
         power, self._lost_power = self._lost_power, False
         cuts = self._watcher.compare(partitions, power=power)
-        excused = [self._excuse(place, cut) for place, cut in cuts.items()]
+        excused = [self._excuse(topic_partition, cut) for topic_partition, cut in cuts.items()]
         self._bit_flips.on_started()
         if any(excused):
             self._conditions.cut_at = self._simulator.loop.time()
             self._on_cut()
         self._simulator.trace("started", host.name, host.disk.steps)
 
-    def _excuse(self, place: Place, cut: Cut) -> bool:
+    def _excuse(self, partition: Place, cut: Cut) -> bool:
         """Return whether records behind the new end may be missing, and forget them if so.
 
         They may if only the page cache had them, or if a bit of them flipped. In a durable world
@@ -113,12 +113,12 @@ class BrokerObserver:
         """
         histories = self._histories
         if self._plan.is_durable:
-            histories.records.check_durable(place, cut.end, cut.damaged_at)
+            histories.records.check_durable(partition, cut.end, cut.damaged_at)
         if not cut.allowed or (self._plan.is_durable and cut.damaged_at is None):
             return False
-        histories.records.cut(place, cut.end)
-        histories.offsets.cut(place, cut.end)
-        histories.members.cut(place)
+        histories.records.cut(partition, cut.end)
+        histories.offsets.cut(partition, cut.end)
+        histories.members.cut(partition)
         return True
 
     def on_stopping(self, host: BrokerHost) -> None:

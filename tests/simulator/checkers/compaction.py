@@ -15,18 +15,18 @@ TOMBSTONE = b"-"
 """The beginning of a tombstone's name, after its key and the slash."""
 
 
-def check_keys(history: RecordHistory, place: Place, found: Mapping[int, bytes]) -> None:
+def check_keys(history: RecordHistory, topic_partition: Place, found: Mapping[int, bytes]) -> None:
     """Check that each key has its newest acknowledged value, or a newer one.
 
     `found` has all values of the partition by offset. A key whose tombstone compaction may have
     removed may be absent.
     """
-    partition = history.partition(place)
+    partition = history.partition(topic_partition)
     newest: dict[bytes, int] = {}
     for offset, value in found.items():
         key = value.partition(b"/")[0]
         newest[key] = max(offset, newest.get(key, -1))
-    for key, value in _newest_of_keys(history, place).items():
+    for key, value in _newest_of_keys(history, topic_partition).items():
         sent, last = history.sent[value], newest.get(key, -1)
         if last >= sent.acked or partition.is_hidden(sent.acked):
             continue
@@ -35,16 +35,16 @@ def check_keys(history: RecordHistory, place: Place, found: Mapping[int, bytes])
             if last < 0 and partition.may_drop_tombstone(sent.made_at):
                 continue
             law = Law.TOMBSTONE_KEPT if last < 0 else Law.DELETED
-        text = f"{place} has lost {value!r}, the newest of its key, at {sent.acked}"
+        text = f"{topic_partition} has lost {value!r}, the newest of its key, at {sent.acked}"
         history.findings.violation(law, text)
 
 
-def _newest_of_keys(history: RecordHistory, place: Place) -> dict[bytes, bytes]:
+def _newest_of_keys(history: RecordHistory, partition: Place) -> dict[bytes, bytes]:
     """Return the value with the largest offset of each key, among values known to be committed."""
     newest: dict[bytes, bytes] = {}
     for value, sent in history.sent.items():
         transaction = sent.transaction
-        if sent.place != place or sent.acked < 0:
+        if sent.topic_partition != partition or sent.acked < 0:
             continue
         if transaction is not None and not transaction.is_committed:
             continue

@@ -50,9 +50,9 @@ class MembershipHistory:
         self._fenced: dict[str, _Holder] = {}
         self._loading_at: dict[str, float] = {}
 
-    def cut(self, place: Place) -> None:
+    def cut(self, partition: Place) -> None:
         """Forget all members if a log of groups lost its end: only it has them."""
-        if place[0] == _GROUPS:
+        if partition[0] == _GROUPS:
             for known in (self._owners, self._generations, self._leases, self._holders):
                 known.clear()
             self._fenced.clear()
@@ -63,16 +63,16 @@ class MembershipHistory:
         """Return the newest generation that members were assigned, which is in the log, or 0."""
         return self._generations.get(group, 0)
 
-    def assigned(self, group: str, generation: int, owner: str, places: list[Place]) -> None:
+    def assigned(self, group: str, generation: int, owner: str, partitions: list[Place]) -> None:
         """Check an assignment of a generation; `owner` is an instance id or a member id."""
         self._generations[group] = max(generation, self.generation(group))
-        for place in places:
-            known = self._owners.setdefault((group, generation, place), owner)
+        for partition in partitions:
+            known = self._owners.setdefault((group, generation, partition), owner)
             self._findings.counts["assignments"] += 1
             if known != owner:
                 self._findings.violation(
                     Law.GENERATION_OWNER,
-                    f"{place} has two owners in generation {generation} of {group}: "
+                    f"{partition} has two owners in generation {generation} of {group}: "
                     f"{known} and {owner}",
                 )
 

@@ -30,7 +30,7 @@ class Transaction:
     fate: Fate = Fate.OPEN
     values: dict[bytes, Place] = field(default_factory=dict)
     """Acknowledged values, and the partition of each."""
-    places: set[Place] = field(default_factory=set)
+    topic_partitions: set[Place] = field(default_factory=set)
     """Partitions that may have records of the transaction."""
     ends: Mapping[Place, int] = field(default_factory=dict)
     """Log end offsets when EndTxn was acknowledged: all of the transaction is below them."""
@@ -50,7 +50,7 @@ class Transaction:
 class Sent:
     """One value that a producer sent; `once` if the producer is idempotent."""
 
-    place: Place
+    topic_partition: Place
     once: bool
     transaction: Transaction | None
     acked: int = -1

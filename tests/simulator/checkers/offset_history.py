@@ -36,28 +36,32 @@ class OffsetHistory:
         self.on_acknowledged: Callable[[], object] = lambda: None
         """Called when a client receives an acknowledgement."""
 
-    def will_commit(self, group: str, place: Place, transaction: Transaction | None = None) -> int:
+    def will_commit(
+        self, group: str, partition: Place, transaction: Transaction | None = None
+    ) -> int:
         """Record a commit before its request; return the offset to commit."""
         self._next += 1
-        commits = self._commits.setdefault((group, place), _Commits())
+        commits = self._commits.setdefault((group, partition), _Commits())
         commits.sent[self._next] = transaction
         return self._next
 
-    def acknowledged(self, group: str, place: Place, value: int, ends: Mapping[Place, int]) -> None:
+    def acknowledged(
+        self, group: str, partition: Place, value: int, ends: Mapping[Place, int]
+    ) -> None:
         """Record the response to a commit; `ends` are log end offsets at that time.
 
         A commit in a transaction is done only when the transaction is.
         """
-        commits = self._commits[group, place]
+        commits = self._commits[group, partition]
         assert value in commits.sent, f"{value} was not committed"
         self._findings.counts["offsets committed"] += 1
         self.on_acknowledged()
         if commits.sent[value] is None:
             commits.acked[value] = ends
 
-    def last_done(self, group: str, place: Place) -> int:
+    def last_done(self, group: str, partition: Place) -> int:
         """Return the offset that a fetch sent now must find, or a newer one; -1 without one."""
-        commits = self._commits.get((group, place))
+        commits = self._commits.get((group, partition))
         if commits is None:
             return -1
         done = [
@@ -67,41 +71,41 @@ class OffsetHistory:
         ]
         return max([-1, *commits.acked, *done])
 
-    def cut(self, place: Place, end: int) -> None:
+    def cut(self, partition: Place, end: int) -> None:
         """Forget acknowledged commits if the log with their records lost its end."""
-        if place[0] != _OFFSETS:
+        if partition[0] != _OFFSETS:
             return
         for commits in self._commits.values():
             kept = commits.acked.items()
-            commits.acked = {value: at for value, at in kept if at.get(place, end + 1) <= end}
+            commits.acked = {value: at for value, at in kept if at.get(partition, end + 1) <= end}
 
-    def fetched(self, group: str, place: Place, value: int, at_least: int) -> None:
+    def fetched(self, group: str, partition: Place, value: int, at_least: int) -> None:
         """Check a fetched offset; `at_least` is `last_done` before the request was sent."""
         self._findings.counts["offsets fetched"] += 1
-        commits = self._commits.get((group, place), _Commits())
+        commits = self._commits.get((group, partition), _Commits())
         if value == -1:
             self._findings.expect(
                 Law.OFFSET_KEPT,
                 at_least == -1,
-                f"group {group} has lost its offset of {place}: {at_least}",
+                f"group {group} has lost its offset of {partition}: {at_least}",
             )
             return
         if value not in commits.sent:
             self._findings.violation(
-                Law.OFFSET_SENT, f"group {group} has {value} for {place}, never committed"
+                Law.OFFSET_SENT, f"group {group} has {value} for {partition}, never committed"
             )
             return
         transaction = commits.sent[value]
         if transaction is not None and transaction.is_open_or_aborted:
             self._findings.violation(
                 Law.OFFSET_DECIDED,
-                f"group {group} has {value} for {place}: its transaction {transaction.name} is "
+                f"group {group} has {value} for {partition}: its transaction {transaction.name} is "
                 f"{transaction.fate.value}",
             )
         self._findings.expect(
             Law.OFFSET_FORWARD,
             value >= at_least,
-            f"group {group} went back from {at_least} to {value} for {place}",
+            f"group {group} went back from {at_least} to {value} for {partition}",
         )
 
     def groups(self) -> list[_Key]:

@@ -14,18 +14,22 @@ from simulator.checkers.record_history import RecordHistory
 
 
 def check_partition(
-    history: RecordHistory, place: Place, found: Mapping[int, bytes], *, committed: bool
+    history: RecordHistory, topic_partition: Place, found: Mapping[int, bytes], *, committed: bool
 ) -> None:
     """Check the values of one partition by offset; `committed` if read with read_committed."""
-    partition = history.partition(place)
+    partition = history.partition(topic_partition)
     for offset, value in found.items():
-        history.read(place, offset, value, committed=committed)
-    _check_order(history, place, found)
+        history.read(topic_partition, offset, value, committed=committed)
+    _check_order(history, topic_partition, found)
     if partition.compacted:
-        check_keys(history, place, found)
+        check_keys(history, topic_partition, found)
         return
     for value, sent in history.sent.items():
-        if sent.place != place or sent.acked < partition.start or sent.acked in found:
+        if (
+            sent.topic_partition != topic_partition
+            or sent.acked < partition.start
+            or sent.acked in found
+        ):
             continue
         if partition.is_hidden(sent.acked):
             continue
@@ -33,11 +37,11 @@ def check_partition(
         if committed and transaction is not None and not transaction.is_committed:
             continue
         history.findings.violation(
-            Law.KEPT, f"{place} has lost {value!r}, acknowledged at {sent.acked}"
+            Law.KEPT, f"{topic_partition} has lost {value!r}, acknowledged at {sent.acked}"
         )
 
 
-def _check_order(history: RecordHistory, place: Place, found: Mapping[int, bytes]) -> None:
+def _check_order(history: RecordHistory, partition: Place, found: Mapping[int, bytes]) -> None:
     """Check that values of an idempotent producer are in the order of sending.
 
     A producer that the log may have forgotten is excused: its retries count as new.
@@ -51,17 +55,17 @@ def _check_order(history: RecordHistory, place: Place, found: Mapping[int, bytes
         history.findings.expect(
             Law.IN_ORDER,
             before < sent.number,
-            f"{place} has {found[offset]!r} at {offset}, behind a value that was sent after it",
+            f"{partition} has {found[offset]!r} at {offset}, behind a value that was sent after it",
         )
         newest[sent.producer_id] = sent.number
 
 
 def check_transactions(
-    history: RecordHistory, committed: Collection[bytes], places: Collection[Place]
+    history: RecordHistory, committed: Collection[bytes], partitions: Collection[Place]
 ) -> None:
     """Check that readers of committed records saw all values of a transaction, or none.
 
-    `committed` has the values that they saw in `places`. Compacted partitions are excused: newer
+    `committed` has the values that they saw in `partitions`. Compacted ones are excused: newer
     values may have replaced some of a transaction's.
     """
     for transaction in history.transactions:
@@ -69,11 +73,11 @@ def check_transactions(
             continue
         live = [
             value
-            for value, place in transaction.values.items()
-            if place in places
-            and history.sent[value].acked >= history.partition(place).start
-            and not history.partition(place).compacted
-            and not history.partition(place).is_hidden(history.sent[value].acked)
+            for value, partition in transaction.values.items()
+            if partition in partitions
+            and history.sent[value].acked >= history.partition(partition).start
+            and not history.partition(partition).compacted
+            and not history.partition(partition).is_hidden(history.sent[value].acked)
         ]
         seen = sum(value in committed for value in live)
         nothing = 0 if transaction.fate is Fate.COMMITTING else len(live)

@@ -68,7 +68,7 @@ class Cut(NamedTuple):
 class Damage(Protocol):
     """Bits that flipped in the broker's files."""
 
-    def cut_of(self, place: Place) -> int | None:
+    def cut_of(self, partition: Place) -> int | None:
         """Return the offset at which recovery has to cut a log; forget the cut."""
 
     def undamaged(self, path: Path) -> bytes:
@@ -134,21 +134,21 @@ class PartitionWatcher:
             self._unpowered.update(self._marks)
         for partition in partitions:
             key = partition.topic, partition.topic_id, partition.index
-            place = partition.topic, partition.index
+            topic_partition = partition.topic, partition.index
             before, now = self._marks.get(key), marks_of(partition)
             found = now._replace(end=_end_found(partition))
-            cut = self._damage.cut_of(place)
-            trimmed = self._history.partition(place).trimmed
+            cut = self._damage.cut_of(topic_partition)
+            trimmed = self._history.partition(topic_partition).trimmed
             self._findings.expect(
                 Law.STAYS_TRIMMED,
                 now.start >= trimmed,
-                f"{place} begins at {now.start}; {trimmed} was acknowledged",
+                f"{topic_partition} begins at {now.start}; {trimmed} was acknowledged",
             )
             if before is not None:
                 promised = self._promised(before, cut, power=key in self._unpowered)
                 self._compare_marks(key, before, found, cut, promised)
                 if found.end < before.end:
-                    cuts[place] = Cut(found.end, cut, promised <= found.end)
+                    cuts[topic_partition] = Cut(found.end, cut, promised <= found.end)
             self._marks[key] = now
             self._unpowered.discard(key)
             if "compact" not in partition.log.config.cleanup_policy:

@@ -21,16 +21,20 @@ class Retention:
     spread_ms: Callable[[float], float]
     """See `SimulatedClock.spread_ms`."""
 
-    def lost(self, history: RecordHistory, place: Place, start: int) -> list[int]:
+    def lost(self, history: RecordHistory, topic_partition: Place, start: int) -> list[int]:
         """Return the offsets of records below the log start offset that retention had to keep.
 
         Both limits apply to whole segments. The newest record decides the age of a segment, and the
         segments behind a deleted one have at least `size_bytes`.
         """
-        partition = history.partition(place)
+        partition = history.partition(topic_partition)
         gone = [offset for offset in partition.values if partition.start <= offset < start]
         young = [offset for offset in gone if not self._is_old(history, partition.values[offset])]
-        here = {value: sent for value, sent in history.sent.items() if sent.place == place}
+        here = {
+            value: sent
+            for value, sent in history.sent.items()
+            if sent.topic_partition == topic_partition
+        }
         if not young or any(sent.twice for sent in here.values()):
             return []
         size = sum(

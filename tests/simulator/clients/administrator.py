@@ -43,9 +43,9 @@ _SETTINGS = (
 class Trimmer(Client):
     """Calls DeleteRecords for its partitions, and changes settings of their topic."""
 
-    def __init__(self, context: ClientContext, name: str, places: list[Place]) -> None:
+    def __init__(self, context: ClientContext, name: str, partitions: list[Place]) -> None:
         super().__init__(context, name)
-        self._places = places
+        self._places = partitions
         self._made: dict[str, str] = {}
         """Acknowledged settings: the value of the last request for each."""
         self._unsure: set[str] = set()
@@ -70,26 +70,26 @@ class Trimmer(Client):
         """Whether no request of a crashed predecessor can be under way."""
         return "'" not in self.name
 
-    async def _trim(self, place: Place) -> None:
-        end = await list_offset(self, place, LATEST, committed=False)
+    async def _trim(self, partition: Place) -> None:
+        end = await list_offset(self, partition, LATEST, committed=False)
         before = self.rng.randint(0, end)
-        self.history.deleted(place, before)
-        wanted = DeleteRecordsPartition(partition_index=place[1], offset=before)
+        self.history.deleted(partition, before)
+        wanted = DeleteRecordsPartition(partition_index=partition[1], offset=before)
         request = DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name=place[0], partitions=[wanted])], timeout_ms=5_000
+            topics=[DeleteRecordsTopic(name=partition[0], partitions=[wanted])], timeout_ms=5_000
         )
         try:
             answer = (await self.connection.call(request, 2)).topics[0].partitions[0]
         except NoResponse:
             return
         if answer.error_code == 0:
-            self.history.trimmed(place, answer.low_watermark)
+            self.history.trimmed(partition, answer.low_watermark)
             self.findings.expect(
                 Law.TRIMMED,
                 answer.low_watermark >= before,
-                f"{place} begins at {answer.low_watermark} though {before} was asked for",
+                f"{partition} begins at {answer.low_watermark} though {before} was asked for",
             )
-        elif answer.error_code not in RETRIABLE and not self.history.partition(place).cuts:
+        elif answer.error_code not in RETRIABLE and not self.history.partition(partition).cuts:
             self.unexpected("DeleteRecords", answer.error_code)
 
     async def _configure(self, topic: str) -> None:
@@ -161,13 +161,13 @@ class TopicMaker(Client):
         most = self.context.plan.replicas
         return most if most < 3 else self.rng.choice((2, most))
 
-    async def _use(self, place: Place) -> None:
+    async def _use(self, partition: Place) -> None:
         written: list[bytes] = []
         for _ in range(self.rng.randint(1, 6)):
             await self.pause(0.0, 0.5)
             values = self.new_values(2)
-            self.history.will_send(place, values)
-            answer = await self._write(place, values)
+            self.history.will_send(partition, values)
+            answer = await self._write(partition, values)
             if answer is None:
                 return
             is_unknown = answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -176,27 +176,27 @@ class TopicMaker(Client):
             self.findings.expect(
                 Law.TOPIC_KEPT,
                 not is_unknown or self._may_be_deleted,
-                f"{place} is unknown, and no client deleted it",
+                f"{partition} is unknown, and no client deleted it",
             )
             if answer.error_code == 0:
-                self.history.acknowledged(place, answer.base_offset, values)
+                self.history.acknowledged(partition, answer.base_offset, values)
                 written += values
             elif answer.error_code not in RETRIABLE:
                 self.unexpected("Produce", answer.error_code)
         if self.rng.random() < 0.5 and not self.conditions.is_troubled:
-            found = await read_all(self, place, committed=False)
-            check_partition(self.history, place, found, committed=False)
+            found = await read_all(self, partition, committed=False)
+            check_partition(self.history, partition, found, committed=False)
 
-    async def _write(self, place: Place, values: list[bytes]) -> Any | None:
+    async def _write(self, partition: Place, values: list[bytes]) -> Any | None:
         """Return the response; `None` without one if a late deletion has removed the topic."""
-        request = produce_request(place, batch_of(self, values))
+        request = produce_request(partition, batch_of(self, values))
         while True:
             try:
                 return answer_of(await self.connection.call(request, 12))
             except NoResponse:
                 self.lost += 1
             # A client of a cluster finds no leader then, and has no broker to ask.
-            if self._may_be_deleted and not await self._exists(place[0]):
+            if self._may_be_deleted and not await self._exists(partition[0]):
                 return None
             await self.pause(0.05, 0.5)
 

@@ -170,5 +170,5 @@ class Client:
         key = b"k%d/" % self.rng.randrange(4 if self.rng.random() < 0.7 else 40)
         return key + TOMBSTONE if self.rng.random() < 0.15 else key
 
-    def some_place(self, places: Sequence[Place]) -> Place:
-        return places[self.rng.randrange(len(places))]
+    def some_place(self, partitions: Sequence[Place]) -> Place:
+        return partitions[self.rng.randrange(len(partitions))]

@@ -72,8 +72,10 @@ class Expander(Client):
         return len((await self.ask(request, 9)).topics[0].partitions)
 
     def _note(self, topic: str, count: int) -> None:
-        for places in self._lists:
-            places += [(topic, index) for index in range(count) if (topic, index) not in places]
+        for partitions in self._lists:
+            partitions += [
+                (topic, index) for index in range(count) if (topic, index) not in partitions
+            ]
 
     async def _unregister_removed(self) -> None:
         for node_id in sorted(self.context.brokers.removed):

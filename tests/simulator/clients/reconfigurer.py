@@ -49,9 +49,9 @@ class Reconfigurer(Client):
     It also unregisters brokers that are down or fenced; they register again when they start.
     """
 
-    def __init__(self, context: ClientContext, name: str, places: Sequence[Place]) -> None:
+    def __init__(self, context: ClientContext, name: str, partitions: Sequence[Place]) -> None:
         super().__init__(context, name)
-        self._places = places
+        self._places = partitions
         self._brokers = range(1, context.plan.replicas + 1)
 
     def replaced(self) -> Reconfigurer:
@@ -70,20 +70,20 @@ class Reconfigurer(Client):
             else:
                 await self._configure(_BROKER, "", _OF_BROKERS)
 
-    async def _move(self, place: Place) -> None:
+    async def _move(self, partition: Place) -> None:
         """Make another replica the preferred leader of a partition, or cancel a reassignment."""
         replicas = self.rng.sample(self._brokers, len(self._brokers))
         try:
-            code = await self._reassign(place, None if self.rng.random() < 0.2 else replicas)
+            code = await self._reassign(partition, None if self.rng.random() < 0.2 else replicas)
         except NoResponse:
             return
         if code not in _EXPECTED and code != 0:
             self.unexpected("AlterPartitionReassignments", code)
 
-    async def _reassign(self, place: Place, replicas: list[int] | None) -> int:
+    async def _reassign(self, topic_partition: Place, replicas: list[int] | None) -> int:
         """Return the error code. Raises `NoResponse`."""
-        partition = ReassignablePartition(partition_index=place[1], replicas=replicas)
-        topic = ReassignableTopic(name=place[0], partitions=[partition])
+        partition = ReassignablePartition(partition_index=topic_partition[1], replicas=replicas)
+        topic = ReassignableTopic(name=topic_partition[0], partitions=[partition])
         request = AlterPartitionReassignmentsRequest(timeout_ms=5_000, topics=[topic])
         response = await self.connection.call(request, 1)
         code: int = response.error_code or response.responses[0].partitions[0].error_code

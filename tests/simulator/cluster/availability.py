@@ -51,16 +51,16 @@ class Availability:
         self._untouched_since = dict.fromkeys(state.untouched, now - 2 * COMPLETE_S)
         self._partitions: dict[Place, _Partition] = {}
 
-    def watch(self, place: Place, replicas: Iterable[int]) -> None:
+    def watch(self, partition: Place, replicas: Iterable[int]) -> None:
         """Watch a new partition, which is empty."""
-        self._partitions[place] = _Partition(frozenset(replicas), self._now, set(replicas))
+        self._partitions[partition] = _Partition(frozenset(replicas), self._now, set(replicas))
 
-    def acknowledged(self, place: Place) -> None:
+    def acknowledged(self, topic_partition: Place) -> None:
         """Note an acknowledgement at the time of the last `observe`.
 
         A broker that a fault touches may lack the record.
         """
-        partition = self._partitions[place]
+        partition = self._partitions[topic_partition]
         partition.acked_at = self._now
         partition.complete &= self._state.untouched
 
@@ -75,14 +75,14 @@ class Availability:
         self._untouched_since = _since(
             self._untouched_since, state.untouched - restarted, state.untouched, now
         )
-        for place, partition in self._partitions.items():
+        for topic_partition, partition in self._partitions.items():
             self._complete(partition)
             self._oblige(partition)
-            self._check(place, partition)
+            self._check(topic_partition, partition)
 
-    def silent_s(self, place: Place) -> float:
+    def silent_s(self, partition: Place) -> float:
         """Return the time without an acknowledgement since brokers or ways were lost."""
-        return self._now - max(self._partitions[place].acked_at, self._worse_at)
+        return self._now - max(self._partitions[partition].acked_at, self._worse_at)
 
     def able_s(self, node_id: int) -> float:
         """Return for how long no fault has touched a broker."""
@@ -115,7 +115,7 @@ class Availability:
             if partition.replicas.issuperset(pair):
                 yield pair, since
 
-    def _check(self, place: Place, partition: _Partition) -> None:
+    def _check(self, topic_partition: Place, partition: _Partition) -> None:
         for pair, obliged_at in partition.obliged_at.items():
             self._findings.counts["moments of an obliged majority"] += 1
             silent_s = self._now - max(partition.acked_at, self._worse_at, obliged_at)
@@ -123,8 +123,8 @@ class Availability:
                 partition.acked_at = self._now
                 self._findings.violation(
                     Law.AVAILABLE,
-                    f"{place} acknowledged nothing for {silent_s:.1f} s until {self._now:.1f}, "
-                    f"and brokers {pair} could: {self._state}",
+                    f"{topic_partition} acknowledged nothing for {silent_s:.1f} s "
+                    f"until {self._now:.1f}, and brokers {pair} could: {self._state}",
                 )
                 return
 

@@ -74,7 +74,7 @@ class ClusterBrokers:
         """Return the cluster: it has no part that a name belongs to."""
         return self
 
-    def forgets_producers(self, place: Place, since: float) -> bool:
+    def forgets_producers(self, partition: Place, since: float) -> bool:
         """Return whether a producer of a partition may have expired since this time."""
         return self.clock.spread_ms(since) >= self.hosts[0].producer_expiration_ms
 
@@ -94,18 +94,20 @@ class ClusterBrokers:
 
     def log_ends(self) -> dict[Place, int]:
         """Return the log end offsets of the leaders in the newest leader epochs."""
-        return {place: leader.log.log_end_offset for place, leader in self.leaders().items()}
+        return {
+            partition: leader.log.log_end_offset for partition, leader in self.leaders().items()
+        }
 
     def leaders(self) -> dict[Place, Partition]:
         """Return the leader of each partition, as far as a running broker leads it."""
         found: dict[Place, Partition] = {}
         for partition in self._partitions():
-            place = partition.topic, partition.index
-            known = found.get(place)
+            topic_partition = partition.topic, partition.index
+            known = found.get(topic_partition)
             if partition.role.is_leader and (
                 known is None or known.leader_epoch < partition.leader_epoch
             ):
-                found[place] = partition
+                found[topic_partition] = partition
         return found
 
     def _partitions(self) -> Iterator[Partition]:

@@ -172,11 +172,11 @@ class ControlSchedules(Scene):
     def _owed(self, host: BrokerHost, leader: BrokerHost) -> set[Owed]:
         """Return the markers that a coordinator has to write to another broker."""
         return {
-            (owner.transaction.producer_id, place, first)
+            (owner.transaction.producer_id, partition, first)
             for owner in _classic(host)
             if owner.transaction.state.is_ending
-            for place in owner.transaction.partitions
-            if (first := _first_open(leader, owner.transaction.producer_id, place)) >= 0
+            for partition in owner.transaction.partitions
+            if (first := _first_open(leader, owner.transaction.producer_id, partition)) >= 0
         }
 
     async def _unheard_topic(self) -> None:
@@ -257,14 +257,15 @@ def _classic(host: BrokerHost) -> list[Owner]:
 def _has_begun_again(leader: BrokerHost, owed: set[Owed]) -> bool:
     """Return whether a producer has got such a marker, and has written a later transaction."""
     return any(
-        _first_open(leader, producer_id, place) > first for producer_id, place, first in owed
+        _first_open(leader, producer_id, partition) > first
+        for producer_id, partition, first in owed
     )
 
 
-def _first_open(leader: BrokerHost, producer_id: int, place: TopicPartition) -> int:
+def _first_open(leader: BrokerHost, producer_id: int, topic_partition: TopicPartition) -> int:
     """Return the first offset of a producer's open transaction in a partition, otherwise -1."""
     partitions = None if leader.server is None else leader.server.broker.partitions
-    found = None if partitions is None else partitions.get(*place)
+    found = None if partitions is None else partitions.get(*topic_partition)
     if found is None or not found.role.is_leader:
         return -1
     entry = found.log.producers.entries.get(producer_id)

@@ -96,10 +96,10 @@ class Pulse(Client):
         """Watch new partitions of the topic, which exist as soon as one broker knows them."""
         topic = self._image().topic(TOPIC)
         for index, partition in sorted(topic.partitions.items()) if topic is not None else ():
-            place = TOPIC, index
-            if place not in self._places:
-                self._places.append(place)
-                availability.watch(place, partition.replicas)
+            topic_partition = TOPIC, index
+            if topic_partition not in self._places:
+                self._places.append(topic_partition)
+                availability.watch(topic_partition, partition.replicas)
 
     async def _spread_to(self, host: BrokerHost, founders: Sequence[BrokerHost]) -> None:
         """Add a partition with a replica on a new broker, which often leads it."""
@@ -151,15 +151,15 @@ class Pulse(Client):
         response = await connection.call(request, _VERSION, _TIMEOUT_S)
         for answer in response.responses[0].partition_responses:
             if answer.error_code == 0:
-                place = TOPIC, answer.index
-                known = self.history.partition(place)
+                partition = TOPIC, answer.index
+                known = self.history.partition(partition)
                 known.end = max(known.end, answer.base_offset + 1)
-                self._observe().acknowledged(place)
+                self._observe().acknowledged(partition)
                 self.findings.counts["pulses"] += 1
 
-    def _is_silent(self, place: Place) -> bool:
+    def _is_silent(self, partition: Place) -> bool:
         assert self.availability is not None
-        return self.availability.silent_s(place) > SILENCE_S_MAX
+        return self.availability.silent_s(partition) > SILENCE_S_MAX
 
     async def _judge(self, host: BrokerHost) -> None:
         """Check that a broker which no fault touches shows that partitions cannot be written."""
@@ -170,14 +170,14 @@ class Pulse(Client):
         availability = self._observe()
         untouched_s = self._untouched_s(host)
         for row in response.topics[0].partitions:
-            place = TOPIC, row.partition_index
-            if place not in self._places:
+            partition = TOPIC, row.partition_index
+            if partition not in self._places:
                 continue
-            if untouched_s > SILENCE_S_MAX and self._is_silent(place):
-                silent_s = availability.silent_s(place)
-                self._shown.see_partition(host, place, row, silent_s, self.now)
+            if untouched_s > SILENCE_S_MAX and self._is_silent(partition):
+                silent_s = availability.silent_s(partition)
+                self._shown.see_partition(host, partition, row, silent_s, self.now)
             else:
-                self._shown.excuse(host, place)
+                self._shown.excuse(host, partition)
 
     def _untouched_s(self, host: BrokerHost) -> float:
         """Return since when no fault touches a broker, or this client's way to brokers."""
@@ -191,11 +191,11 @@ class Pulse(Client):
             with contextlib.suppress(KafkaError):
                 health = await ask_health(host.node_id, connections)
                 since_s = self.now - asked_at
-                for place in self._places:
-                    silent_s = self._observe().silent_s(place)
+                for partition in self._places:
+                    silent_s = self._observe().silent_s(partition)
                     untouched_s = self._untouched_s(host) - since_s
                     if min(untouched_s, silent_s - since_s) > SILENCE_S_MAX:
-                        self._shown.see_health(host, place, health, silent_s, self.now)
+                        self._shown.see_health(host, partition, health, silent_s, self.now)
             await asyncio.sleep(_PERIOD_S)
         del self._health[host.node_id]
         connections.close()

@@ -14,24 +14,25 @@ from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.fetch import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     ConsumerGroupHeartbeatRequest,
+    FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
     SyncGroupRequest,
 )
-from lakelog.protocol.groups import FindCoordinatorRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.offsets import OffsetCommitRequest, OffsetFetchRequest, TxnOffsetCommitRequest
 from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.producers import DescribeProducersRequest, InitProducerIdRequest
 from lakelog.protocol.topics import DeleteRecordsRequest
 from lakelog.protocol.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    DescribeProducersRequest,
     EndTxnRequest,
+    InitProducerIdRequest,
 )
 from lakelog.server.requests.metrics import codes_in
 from simulator.engine.process import Process

@@ -49,7 +49,7 @@ class Shown:
         self._wrong_since: dict[Hashable, float] = {}
 
     def see_partition(
-        self, host: BrokerHost, place: Place, row: Any, silent_s: float, now: float
+        self, host: BrokerHost, partition: Place, row: Any, silent_s: float, now: float
     ) -> None:
         """Check how a partition is shown that cannot be written.
 
@@ -60,11 +60,16 @@ class Shown:
         """
         self._findings.counts["partitions that cannot be written"] += 1
         is_shown = _problem_of(row, self._min_isr) is not None
-        self._expect(host.name, place, is_shown, silent_s, now)
-        self._expect(_METRICS, place, self._is_counted, silent_s, now)
+        self._expect(host.name, partition, is_shown, silent_s, now)
+        self._expect(_METRICS, partition, self._is_counted, silent_s, now)
 
     def see_health(
-        self, host: BrokerHost, place: Place, health: Mapping[str, Any], silent_s: float, now: float
+        self,
+        host: BrokerHost,
+        partition: Place,
+        health: Mapping[str, Any],
+        silent_s: float,
+        now: float,
     ) -> None:
         """Check how `cluster health`, asked at a broker, shows a partition that cannot be written.
 
@@ -72,19 +77,21 @@ class Shown:
         """
         self._findings.counts["healths of partitions that cannot be written"] += 1
         listed = [(row["topic"], row["partition"]) for row in health["partitions"]]
-        is_shown = place in listed and not health["is_healthy"]
-        self._expect(_health_by(host), place, is_shown, silent_s, now)
+        is_shown = partition in listed and not health["is_healthy"]
+        self._expect(_health_by(host), partition, is_shown, silent_s, now)
 
-    def _expect(self, by: str, place: Place, is_shown: bool, silent_s: float, now: float) -> None:
-        since = self._since((by, place), is_wrong=not is_shown, now=now)
-        text = f"{place}, which has acknowledged nothing for {silent_s:.1f} s at {now:.1f}"
+    def _expect(
+        self, by: str, partition: Place, is_shown: bool, silent_s: float, now: float
+    ) -> None:
+        since = self._since((by, partition), is_wrong=not is_shown, now=now)
+        text = f"{partition}, which has acknowledged nothing for {silent_s:.1f} s at {now:.1f}"
         self._findings.expect(Law.SHOWN, now - since <= _SHOWN_S, f"no problem by {by} of {text}")
 
-    def excuse(self, host: BrokerHost, place: Place) -> None:
+    def excuse(self, host: BrokerHost, partition: Place) -> None:
         """Note that a partition can be written, or that a fault touches the broker."""
-        self._wrong_since.pop((host.name, place), None)
-        self._wrong_since.pop((_METRICS, place), None)
-        self._wrong_since.pop((_health_by(host), place), None)
+        self._wrong_since.pop((host.name, partition), None)
+        self._wrong_since.pop((_METRICS, partition), None)
+        self._wrong_since.pop((_health_by(host), partition), None)
 
     def see_brokers(self, now: float) -> None:
         """Check that no fenced broker is ready."""

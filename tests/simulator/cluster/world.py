@@ -45,7 +45,7 @@ class ClusterWorld(Surroundings):
         self._skews = self.simulator.random_stream("clocks")
         self.shared = MemoryDisk(SimulatedClock(self.simulator.loop))
         self._place_of = self._new_places()
-        self.places: list[MetadataPlace] = []
+        self.metadata_places: list[MetadataPlace] = []
         """By node id - 1, as the machines."""
         self.hosts: list[BrokerHost] = []
         """The brokers of the cluster, which may change."""
@@ -115,10 +115,10 @@ class ClusterWorld(Surroundings):
         machine = Machine(self.simulator, f"broker-{node_id}")
         skews = self._skews
         machine.clock.skew(skews.random() * 1e6, 1.0 + (skews.random() - 0.5) * _DRIFT)
-        place = self._place_of(machine)
-        host = self.host_on(machine, place, node_id, self.observer)
+        metadata = self._place_of(machine)
+        host = self.host_on(machine, metadata, node_id, self.observer)
         self.machines.append(machine)
-        self.places.append(place)
+        self.metadata_places.append(metadata)
         self.brokers.add(host)
         return host
 
@@ -136,9 +136,9 @@ class ClusterWorld(Surroundings):
         self.observer.on_loss()
         host.disk.remove_tree(DATA)
         host.disk.write_back()
-        place = self.places[host.node_id - 1]
-        if isinstance(place, EnsemblePlace):
-            place.wipe()
+        metadata = self.metadata_places[host.node_id - 1]
+        if isinstance(metadata, EnsemblePlace):
+            metadata.wipe()
 
     def _new_places(self) -> Callable[[Machine], MetadataPlace]:
         """Return a function from a machine to the place of its metadata."""

@@ -37,7 +37,7 @@ class _Found(NamedTuple):
 class BitFlip:
     """One flipped bit; `cuts` is whether recovery has to truncate the log at `hidden.base`."""
 
-    place: Place
+    topic_partition: Place
     path: Path
     position: int
     """The position of the batch in its file."""
@@ -72,19 +72,19 @@ class BitFlips:
         """
         paths = list(self._segments())
         rng.shuffle(paths)
-        for place, path in paths:
+        for partition, path in paths:
             found = list(_batches(self.undamaged(path)))
-            flip = self._choose(rng, place, path, found, may_cut) if found else None
+            flip = self._choose(rng, partition, path, found, may_cut) if found else None
             if flip is not None:
                 self._disk.flip(path, flip.bit)
                 self._all.append(flip)
-                self._history.partition(place).hidden.append(flip.hidden)
+                self._history.partition(partition).hidden.append(flip.hidden)
                 return True
         return False
 
-    def cut_of(self, place: Place) -> int | None:
+    def cut_of(self, partition: Place) -> int | None:
         """Return the offset at which recovery has to truncate a log; forget the flips behind it."""
-        cuts = [entry for entry in self._all if entry.cuts and entry.place == place]
+        cuts = [entry for entry in self._all if entry.cuts and entry.topic_partition == partition]
         for entry in cuts:
             self._drop(entry)
         return min((entry.hidden.base for entry in cuts), default=None)
@@ -100,12 +100,12 @@ class BitFlips:
     def repair(self, rng: random.Random) -> None:
         """Flip half of the bits back, and all bits in the logs of coordinators."""
         for entry in reversed(self._all[:]):
-            if entry.place[0].startswith("__") or rng.random() < 0.5:
+            if entry.topic_partition[0].startswith("__") or rng.random() < 0.5:
                 self._restore(entry)
 
     def repair_others(self, usable: Container[Place]) -> bool:
         """Flip back all bits outside of these partitions; return whether there were any."""
-        rest = [entry for entry in self._all if entry.place not in usable]
+        rest = [entry for entry in self._all if entry.topic_partition not in usable]
         return sum(self._restore(entry) for entry in reversed(rest)) > 0
 
     def _restore(self, entry: BitFlip) -> bool:
@@ -121,7 +121,7 @@ class BitFlips:
             if self._is_there(entry):
                 found = list(_batches(self.undamaged(entry.path)))
                 number = [batch.position for batch in found].index(entry.position)
-                hidden = self._history.partition(entry.place).hidden
+                hidden = self._history.partition(entry.topic_partition).hidden
                 hidden.remove(entry.hidden)
                 byte = entry.bit // 8 - entry.position
                 entry.hidden = self._hidden_range(entry.path, found, number, byte)
@@ -133,21 +133,21 @@ class BitFlips:
 
     def _drop(self, entry: BitFlip) -> None:
         self._all.remove(entry)
-        self._history.partition(entry.place).hidden.remove(entry.hidden)
+        self._history.partition(entry.topic_partition).hidden.remove(entry.hidden)
 
     def _segments(self) -> Iterator[tuple[Place, Path]]:
         known = self._history.partitions
         for name in self._disk.list(self._folder):
-            place = parse_dir_name(name)
-            if place is not None and (place in known or place[0].startswith("__")):
+            partition = parse_dir_name(name)
+            if partition is not None and (partition in known or partition[0].startswith("__")):
                 for entry in self._disk.list(self._folder / name):
                     if entry.endswith(LOG):
-                        yield place, self._folder / name / entry
+                        yield partition, self._folder / name / entry
 
     def _choose(
         self,
         rng: random.Random,
-        place: Place,
+        partition: Place,
         path: Path,
         found: list[_Found],
         may_cut: frozenset[str],
@@ -156,17 +156,17 @@ class BitFlips:
         position, header = found[number]
         byte = rng.randrange(header.size)
         is_clean = self._disk.exists(self._folder / CLEAN_SHUTDOWN)
-        point = FoundCheckpoints(self._disk, self._folder).known_of(place).recovery_point
+        point = FoundCheckpoints(self._disk, self._folder).known_of(partition).recovery_point
         is_above = not is_clean and header.base_offset >= point
-        if is_above and (place[0] not in may_cut or byte in _LEADER_EPOCH):
+        if is_above and (partition[0] not in may_cut or byte in _LEADER_EPOCH):
             return None
-        if self._history.partition(place).compacted and byte in _BASE_OFFSET:
+        if self._history.partition(partition).compacted and byte in _BASE_OFFSET:
             return None
         bit = 8 * (position + byte) + rng.randrange(8)
         content = bytearray(self._disk.read(path)[position : position + header.size])
         content[byte] ^= 1 << bit % 8
         hidden = self._hidden_range(path, found, number, byte)
-        return BitFlip(place, path, position, bytes(content), bit, hidden, is_above)
+        return BitFlip(partition, path, position, bytes(content), bit, hidden, is_above)
 
     def _hidden_range(self, path: Path, found: list[_Found], number: int, byte: int) -> HiddenRange:
         """Return the offsets that a flip in byte `byte` of the batch may hide.

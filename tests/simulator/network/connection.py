@@ -14,7 +14,7 @@ from typing import Any
 
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.group_members import JoinGroupRequest, SyncGroupRequest
+from lakelog.protocol.groups import JoinGroupRequest, SyncGroupRequest
 from lakelog.wire.framing import decode_response, encode_request
 from simulator.engine.process import Process
 from simulator.network.network import Network

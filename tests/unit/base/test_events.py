@@ -67,9 +67,9 @@ def level_of(call: ast.Call) -> str:
 def test_every_log_line_has_a_name_made_for_searching() -> None:
     calls = log_calls()
     assert len(calls) > 50
-    unnamed = [place for place, call in calls if event_of(call) is None]
+    unnamed = [location for location, call in calls if event_of(call) is None]
     assert unnamed == []
-    odd = [place for place, call in calls if not NAME.fullmatch(name_of(call))]
+    odd = [location for location, call in calls if not NAME.fullmatch(name_of(call))]
     assert odd == []
 
 
@@ -82,12 +82,12 @@ def test_the_documentation_lists_each_name_with_its_level_and_no_other() -> None
 
 
 def test_codes_of_log_lines_can_be_explained() -> None:
-    for place, call in log_calls():
+    for location, call in log_calls():
         found = event_of(call)
         codes = [each for each in found.keywords if each.arg == "code"] if found else []
         for each in codes:
-            assert isinstance(each.value, ast.Constant), place
-            assert each.value.value in CATALOG, place
+            assert isinstance(each.value, ast.Constant), location
+            assert each.value.value in CATALOG, location
 
 
 def test_an_event_is_the_extra_of_a_log_record() -> None:

@@ -190,11 +190,11 @@ def test_records_and_tables_return_their_places(broker: ScriptedBroker) -> None:
     async def main() -> None:
         async with producer_of(broker) as producer:
             sends = (producer.send("orders", b"%d" % n, partition=0) for n in range(5))
-            places = await asyncio.gather(*sends)
-            assert {place.partition for place in places} == {0}
+            written_parts = await asyncio.gather(*sends)
+            assert {written.partition for written in written_parts} == {0}
             table = pa.table({"value": [b"a", b"b"], "partition": [1, 1]})
-            [place] = await producer.send_table(table, "orders")
-            assert (place.partition, place.offset, place.records) == (1, 70, 2)
+            [written] = await producer.send_table(table, "orders")
+            assert (written.partition, written.offset, written.records) == (1, 70, 2)
             await producer.flush(60)
         await producer.close()
 

@@ -21,11 +21,12 @@ from lakelog.client.errors import (
     UnreachableError,
 )
 from lakelog.network_client import NetworkClient
-from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.groups import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
     ListGroupsRequest,
     ListGroupsResponse,
 )

@@ -16,7 +16,7 @@ from lakelog.client.errors import (
     UnsupportedError,
 )
 from lakelog.protocol.connections import ApiVersion, ApiVersionsResponse
-from lakelog.protocol.group_members import HeartbeatRequest
+from lakelog.protocol.groups import HeartbeatRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.protocol.registry import APIS
 from lakelog.wire.framing import encode_response

@@ -66,6 +66,6 @@ def test_ids_of_any_other_form_keep_their_partition(name: str) -> None:
 
 @in_virtual_time(partitions=50)
 async def test_a_sink_and_all_its_children_have_one_coordinator(setup: Setup) -> None:
-    place = setup.coordinator.partition_for
-    assert {place(f"daily/{batch}/0/1") for batch in range(100)} == {place("daily")}
-    assert place("team/daily") == partition_for("team/daily", 50)
+    partition_of = setup.coordinator.partition_for
+    assert {partition_of(f"daily/{batch}/0/1") for batch in range(100)} == {partition_of("daily")}
+    assert partition_of("team/daily") == partition_for("team/daily", 50)

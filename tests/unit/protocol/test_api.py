@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from lakelog.protocol.api import Api, api_for
-from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.groups import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.offsets import OffsetDeleteRequest
 from lakelog.protocol.produce import ProduceResponse
 from lakelog.wire.schema import Message

@@ -55,24 +55,24 @@ def _refusal(decoding: Callable[[], object]) -> tuple[str, int]:
 @pytest.mark.parametrize("kind", _MESSAGES, ids=lambda kind: kind.__name__)
 def test_lies_are_refused_before_memory_is_taken(kind: Any) -> None:
     for version in kind.__versions__:
-        for place in places(kind, version):
-            for data in place.lies(_LEFT):
+        for field in places(kind, version):
+            for data in field.lies(_LEFT):
                 text, taken = _refusal(partial(decode, kind, data, version))
-                assert taken < _BYTES_ANYWAY + _BYTES_PER_BYTE * len(data), (place, text)
-                named = place.kind != "array" or place.name in text or "32 bits" in text
-                assert named, (place, text)
+                assert taken < _BYTES_ANYWAY + _BYTES_PER_BYTE * len(data), (field, text)
+                named = field.kind != "array" or field.name in text or "32 bits" in text
+                assert named, (field, text)
 
 
 @pytest.mark.parametrize("kind", _MESSAGES, ids=lambda kind: kind.__name__)
 def test_a_request_has_a_limited_number_of_elements_in_whatever_array(kind: Any) -> None:
     count = MAX_REQUEST_ELEMENTS + 1
     for version in kind.__versions__:
-        for place in places(kind, version):
-            if place.kind == "array":
-                data = place.saying(count) + bytes(count * place.smallest)
+        for field in places(kind, version):
+            if field.kind == "array":
+                data = field.saying(count) + bytes(count * field.smallest)
                 text, taken = _refusal(partial(decode, kind, data, version))
-                assert taken < _BYTES_ANYWAY + _BYTES_PER_BYTE * len(place.before), (place, text)
-                assert f"{place.name} has a count of {count} elements" in text
+                assert taken < _BYTES_ANYWAY + _BYTES_PER_BYTE * len(field.before), (field, text)
+                assert f"{field.name} has a count of {count} elements" in text
 
 
 _LYING_TAGS = {

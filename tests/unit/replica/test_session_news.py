@@ -21,8 +21,8 @@ def indexes(news: SessionNews) -> list[int]:
 
 
 def settle_all(news: SessionNews, follower: Follower | None = None) -> None:
-    for place in news.due():
-        news.conclude(place, ("key", place[1]), follower)
+    for news_key in news.due():
+        news.conclude(news_key, ("key", news_key[1]), follower)
 
 
 def test_an_event_makes_a_settled_partition_due_again() -> None:

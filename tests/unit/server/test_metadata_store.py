@@ -23,22 +23,22 @@ from lakelog.server.options import ServeOptions, StartError
 ENSEMBLE = EnsembleAddress(("127.0.0.1:2181",), "/lakelog")
 
 
-def _options(path: Path, place: Path | EnsembleAddress | None) -> ServeOptions:
+def _options(path: Path, location: Path | EnsembleAddress | None) -> ServeOptions:
     config, _ = BrokerConfig.from_mapping({})
-    return ServeOptions(path, config, metadata=place)
+    return ServeOptions(path, config, metadata=location)
 
 
 @pytest.mark.parametrize(
-    ("place", "kind"),
+    ("location", "kind"),
     [(None, EmbeddedStore), (Path("/x/shared.db"), EmbeddedStore), (ENSEMBLE, ZooKeeperStore)],
 )
 def test_each_place_has_its_store(
-    tmp_path: Path, place: Path | EnsembleAddress | None, kind: type
+    tmp_path: Path, location: Path | EnsembleAddress | None, kind: type
 ) -> None:
-    options = _options(tmp_path, place)
+    options = _options(tmp_path, location)
     store = metadata_store.metadata_store(options, SystemClock(), SeededRandom(1))
     assert isinstance(store, kind)
-    assert options.is_clustered == (place is not None)
+    assert options.is_clustered == (location is not None)
 
 
 def test_a_missing_library_is_named_with_the_remedy(

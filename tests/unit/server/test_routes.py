@@ -16,7 +16,7 @@ from lakelog.protocol.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalResource,
 )
-from lakelog.protocol.group_members import HeartbeatRequest
+from lakelog.protocol.groups import HeartbeatRequest
 from lakelog.protocol.registry import APIS
 from lakelog.protocol.replicas import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 from lakelog.protocol.topics import (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lakelog.protocol.api import api_for
-from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.groups import HeartbeatRequest, HeartbeatResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

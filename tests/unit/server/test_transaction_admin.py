@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.producers import DescribeProducersRequest, PartitionResponse, TopicRequest
 from lakelog.protocol.transactions import (
+    DescribeProducersRequest,
+    PartitionResponse,
+    TopicRequest,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from lakelog.server.handlers.producers import describe_producers
-from lakelog.server.handlers.transactions import write_txn_markers
+from lakelog.server.handlers.transactions import describe_producers, write_txn_markers
 from memory_broker import MemoryBroker
 from storage_kit import NOW, append, append_in_transaction, make_batch
 

@@ -58,7 +58,7 @@ def test_three_brokers_in_one_world() -> None:
     assert run_world(world).violations == ()
     for host in world.brokers.hosts:
         topic = f"orders{host.suffix}"
-        sent = [value for value in world.records.sent.values() if value.place[0] == topic]
+        sent = [value for value in world.records.sent.values() if value.topic_partition[0] == topic]
         assert any(value.acked >= 0 for value in sent)
 
 

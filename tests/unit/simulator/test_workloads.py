@@ -37,7 +37,7 @@ def test_each_workload_has_topics_and_clients_of_its_own_broker(name: str) -> No
     world, workloads, topics = filled(name)
     internal = {"__consumer_offsets", "__transaction_state"}
     assert workloads.clients
-    assert {topic for topic, _ in workloads.places} == topics.keys() - internal
+    assert {topic for topic, _ in workloads.topic_partitions} == topics.keys() - internal
     names = [client.name for client in workloads.clients]
     assert len(set(names)) == len(names)
     for client in workloads.clients:
@@ -59,8 +59,8 @@ def test_workloads_of_one_plan_share_no_client_name() -> None:
 
 def test_checkers_know_which_records_may_be_missing() -> None:
     world, workloads, topics = filled("compaction", "retention", "plain")
-    for place in workloads.places:
-        settings, partition = topics[place[0]], world.records.partition(place)
+    for topic_partition in workloads.topic_partitions:
+        settings, partition = topics[topic_partition[0]], world.records.partition(topic_partition)
         assert partition.compacted is (settings.get("cleanup.policy") == "compact")
         assert (partition.retention is not None) is ("retention.ms" in settings)
         assert partition.has_times is ("retention.ms" not in settings)

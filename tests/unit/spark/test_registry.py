@@ -93,10 +93,10 @@ def test_values_without_ids_are_of_the_given_version(registry: Registry) -> None
 
 
 def test_an_error_names_the_record_or_the_row(registry: Registry) -> None:
-    place = pa.array(["orders"]), pa.array([3]), pa.array([41])
+    columns = pa.array(["orders"]), pa.array([3]), pa.array([41])
     named = decoder(registry, "value", "topic", "partition", "offset")
     with pytest.raises(BadRecordError, match=r"^orders-3@41: .*byte 120.*mode=.PERMISSIVE"):
-        named(pa.array([b"x"]), *place)
+        named(pa.array([b"x"]), *columns)
     with pytest.raises(BadRecordError, match=r"^row 1 of a batch: the value cannot be read"):
         decoder(registry, "value")(pa.array([None, b"x"]))
     (row,) = decoder(registry, "value", is_strict=False)(pa.array([b"x"])).to_pylist()

@@ -142,7 +142,7 @@ def test_a_damaged_batch_ends_the_group_before_it(kind: str) -> None:
         log = memory_store().create()
         assert append(log, b"".join(stored(2))) is None
         batches = [bytearray(batch) for batch in stored(3, 2)]
-        place, layout, value = {
+        position, layout, value = {
             "crc": (17, ">I", 5),
             "delta": (23, ">i", -1),
             "magic": (16, ">b", 1),
@@ -150,7 +150,7 @@ def test_a_damaged_batch_ends_the_group_before_it(kind: str) -> None:
             "overlap": (0, ">q", 1),
             "epoch": (12, ">i", EPOCH - 1),
         }[kind]
-        struct.pack_into(layout, batches[1], place, value)
+        struct.pack_into(layout, batches[1], position, value)
         if kind == "delta":
             struct.pack_into(">I", batches[1], 17, crc32c(memoryview(batches[1])[21:]))
         results.append((append(log, b"".join(batches)), state(log)))

@@ -84,7 +84,7 @@ class Producers:
         kind = self.random.choice(("crc", "short", "offset", "count", "delta", "magic", "future"))
         if kind == "short":
             return batch[: self.random.choice((0, 10, 60, 61, len(batch) - 1))]
-        place, layout, value = {
+        position, layout, value = {
             "crc": (17, ">I", 5),
             "offset": (0, ">q", 1),
             "count": (57, ">i", 9),
@@ -92,7 +92,7 @@ class Producers:
             "magic": (16, ">b", 1),
             "future": (35, ">q", self.now_ms + 7_200_000),
         }[kind]
-        struct.pack_into(layout, batch, place, value)
+        struct.pack_into(layout, batch, position, value)
         if kind in ("count", "delta", "future"):
             struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
         return batch
@@ -265,10 +265,10 @@ def test_a_batch_of_an_older_leader_is_rejected() -> None:
         read_fetched(fetched_batch(epoch=LATEST - 1), END, LATEST)
 
 
-@pytest.mark.parametrize("place", [16, 21, 61, -1])
-def test_a_changed_byte_is_noticed(place: int) -> None:
+@pytest.mark.parametrize("position", [16, 21, 61, -1])
+def test_a_changed_byte_is_noticed(position: int) -> None:
     damaged = fetched_batch()
-    damaged[place] ^= 0x10
+    damaged[position] ^= 0x10
     with pytest.raises(CorruptRecord, match="at offset 10 arrived damaged"):
         read_fetched(damaged, END, LATEST)
 

@@ -471,8 +471,8 @@ def test_offsets_that_were_raised_above_the_recovery_point_are_cut_off(
     log = store.create()
     batches = fill(log, 5)
     for number in range(1, 1 + raised):
-        place = sum(map(len, batches[:number]))
-        raise_offset(store.disk, log.segments.active.path(LOG), place)
+        position = sum(map(len, batches[:number]))
+        raise_offset(store.disk, log.segments.active.path(LOG), position)
     assert read_batches(store.killed()) == batches[:1]
 
 

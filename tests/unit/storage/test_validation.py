@@ -59,7 +59,7 @@ def test_of_very_many_records_without_a_key_the_first_are_named() -> None:
     with pytest.raises(RecordsRefusedError) as refused:
         append(log, builder.build())
     assert refused.value.code is ErrorCode.INVALID_RECORD
-    assert [place for place, _ in refused.value.errors] == list(range(1000))
+    assert [index for index, _ in refused.value.errors] == list(range(1000))
 
 
 def refused(heads: list[RecordHead], config: LogConfig) -> RecordsRefusedError:
@@ -78,7 +78,7 @@ BOTH = LogConfig(
 def test_one_wrong_timestamp_makes_the_error_one_of_timestamps() -> None:
     error = refused([(0, NOW, False), (1, NOW, True), (2, NOW + 11, True)], BOTH)
     assert error.code is ErrorCode.INVALID_TIMESTAMP
-    assert [place for place, _ in error.errors] == [0, 2]
+    assert [index for index, _ in error.errors] == [0, 2]
     assert f"timestamp {NOW + 11} is not in {NOW - DAY} to {NOW + 10}" in error.errors[1][1]
 
 

@@ -47,12 +47,12 @@ def new_table(folder: Path) -> TableAddress:
     if catalog.exists():
         return replace(address, uuid=str(ensure_table(address).metadata.table_uuid))
     template = _template()
-    place, number = folder.absolute().as_uri(), str(uuid.uuid4())
+    folder_uri, number = folder.absolute().as_uri(), str(uuid.uuid4())
     metadata = folder / template.metadata
     metadata.parent.mkdir(parents=True)
-    text = template.text.replace(template.folder, place).replace(template.uuid, number)
+    text = template.text.replace(template.folder, folder_uri).replace(template.uuid, number)
     metadata.write_text(text)
-    location = f"{place}/{template.metadata}"
+    location = f"{folder_uri}/{template.metadata}"
     with closing(sqlite3.connect(":memory:")) as copy, closing(sqlite3.connect(catalog)) as file:
         copy.deserialize(template.catalog)
         with copy:

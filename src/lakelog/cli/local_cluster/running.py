@@ -20,18 +20,7 @@ from lakelog import __version__
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
-from lakelog.cli.broker_start import (
-    DEV_OPEN_HINT,
-    PORT_MAX,
-    BrokerArguments,
-    advertised,
-    data_folder,
-    first_node_id,
-    http_address,
-    listen_address,
-    load_config,
-    split_address,
-)
+from lakelog.cli import broker_start
 from lakelog.cli.failures import CliError
 from lakelog.cli.local_cluster.ensemble import EnsembleError, ZooKeeperEnsemble
 from lakelog.cli.local_cluster.reservations import ClusterFolder, reserved_ports
@@ -103,11 +92,13 @@ def run_cluster(arguments: ClusterArguments) -> int:
 def _check(arguments: ClusterArguments) -> None:
     """Raise `CliError` for arguments that every broker would reject."""
     _check_count("brokers", arguments.brokers, BROKERS_MAX)
-    parsed = BrokerArguments(
-        settings=tuple(arguments.settings), http=arguments.http, open_hint=DEV_OPEN_HINT
+    parsed = broker_start.BrokerArguments(
+        settings=tuple(arguments.settings),
+        http=arguments.http,
+        open_hint=broker_start.DEV_OPEN_HINT,
     )
-    load_config(parsed)
-    http_address(parsed)
+    broker_start.load_config(parsed)
+    broker_start.http_address(parsed)
     if arguments.zookeeper and find_spec("kazoo") is None:
         raise CliError(
             "LL0801",
@@ -136,7 +127,7 @@ def _check_count(what: str, count: int, most: int) -> None:
 def _ports(option: str, host: str, first: int, count: int, processes: str) -> Iterator[list[int]]:
     """Reserve the ports of processes, from `first` on, or free ones for 0. Raises `CliError`."""
     last = first + count - 1
-    if first and last > PORT_MAX:
+    if first and last > broker_start.PORT_MAX:
         text = f"{option} with port {first} leaves no room for {count} {processes}"
         raise CliError("LL0902", text, f"the last of them would have port {last}")
     with ExitStack() as stack:
@@ -259,24 +250,24 @@ _ONE_REPLICA = (
 """Replicas on one disk protect from little, and cost as much as on several hosts."""
 
 
-def run_workers(arguments: BrokerArguments, count: int) -> int:
+def run_workers(arguments: broker_start.BrokerArguments, count: int) -> int:
     """Run workers until SIGTERM or SIGINT; return the exit status.
 
     Raises `CliError` if they cannot start, and when all of them have refused their metadata store.
     """
     _check_count("workers", count, WORKERS_MAX)
     start_logging(logging.WARNING if arguments.quiet else logging.INFO, arguments.log_format)
-    config = load_config(arguments)
-    listen = listen_address(arguments, config)
+    config = broker_start.load_config(arguments)
+    listen = broker_start.listen_address(arguments, config)
     if not listen:
         text = "--workers cannot divide the `listeners` of the properties"
         raise CliError("LL0902", text, "pass --listen HOST:PORT, the address of the first worker")
-    http_address(arguments)
-    advertised(arguments, config)
-    folder = ClusterFolder(data_folder(arguments, config))
-    first_id = first_node_id(arguments, config)
+    broker_start.http_address(arguments)
+    broker_start.advertised(arguments, config)
+    folder = ClusterFolder(broker_start.data_folder(arguments, config))
+    first_id = broker_start.first_node_id(arguments, config)
     with ExitStack() as stack:
-        host, first_port = split_address(listen, "--listen")
+        host, first_port = broker_start.split_address(listen, "--listen")
         ports = stack.enter_context(_ports("--listen", host, first_port, count, "workers"))
         stack.enter_context(folder.held())
         _check_all_run(folder, range(first_id, first_id + count), count)
@@ -294,7 +285,7 @@ def run_workers(arguments: BrokerArguments, count: int) -> int:
 
 
 def worker_specs(
-    arguments: BrokerArguments,
+    arguments: broker_start.BrokerArguments,
     config: BrokerConfig,
     folder: ClusterFolder,
     first_id: int,
@@ -348,7 +339,7 @@ def _check_all_run(folder: ClusterFolder, node_ids: range, count: int) -> None:
         raise CliError("LL0703", text, f"pass --workers {max(idle) - node_ids.start + 1}")
 
 
-def _log_format(arguments: BrokerArguments) -> str:
+def _log_format(arguments: broker_start.BrokerArguments) -> str:
     if arguments.log_format in ("text", "json"):
         return arguments.log_format
     return "text" if sys.stderr.isatty() else "json"

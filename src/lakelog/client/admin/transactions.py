@@ -11,12 +11,6 @@ from lakelog.client.errors import check, refused
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.view import NO_LEADER
 from lakelog.protocol import transactions as messages
-from lakelog.protocol.producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    ProducerState,
-    TopicRequest,
-)
 
 ONGOING = "Ongoing"
 RUNNING = (ONGOING, "PrepareCommit", "PrepareAbort")
@@ -182,12 +176,12 @@ class Transactions:
         Raises `TopicNotFoundError`, `PartitionNotFoundError`, and `ClientError` (KIP-664).
         """
         name, index = partition
-        topic = TopicRequest(name=name, partition_indexes=[index])
-        request = DescribeProducersRequest(topics=[topic])
+        topic = messages.TopicRequest(name=name, partition_indexes=[index])
+        request = messages.DescribeProducersRequest(topics=[topic])
 
         def work() -> Sequence[ActiveProducer]:
             node = self._cluster.leader(name, index).node_id
-            response = self._cluster.ask(node, request, DescribeProducersResponse)
+            response = self._cluster.ask(node, request, messages.DescribeProducersResponse)
             row = response.topics[0].partitions[0]
             check(row.error_code, said=row.error_message)
             return [_active(producer) for producer in row.active_producers]
@@ -236,13 +230,13 @@ class Transactions:
         def work() -> Sequence[HangingTransaction]:
             transactions: _Found = []
             for leader, by_topic in sorted(self._by_leader(topics).items()):
-                request = DescribeProducersRequest(
+                request = messages.DescribeProducersRequest(
                     topics=[
-                        TopicRequest(name=name, partition_indexes=indexes)
+                        messages.TopicRequest(name=name, partition_indexes=indexes)
                         for name, indexes in sorted(by_topic.items())
                     ]
                 )
-                response = self._cluster.ask(leader, request, DescribeProducersResponse)
+                response = self._cluster.ask(leader, request, messages.DescribeProducersResponse)
                 for topic in response.topics:
                     for row in topic.partitions:
                         check(row.error_code, said=row.error_message)
@@ -307,7 +301,7 @@ def sink_control(row: messages.DescribedTransaction) -> SinkControl | None:
     return SinkControl(sink.query_id, sink.run_id, sink.next_batch, children, bytes(sink.content))
 
 
-def _active(row: ProducerState) -> ActiveProducer:
+def _active(row: messages.ProducerState) -> ActiveProducer:
     return ActiveProducer(
         row.producer_id,
         row.producer_epoch,

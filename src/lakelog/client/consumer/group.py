@@ -23,7 +23,7 @@ from lakelog.client.consumer.membership import (
 )
 from lakelog.client.errors import ClientError, log_retry, pauses
 from lakelog.client.offsets import TopicPartition
-from lakelog.protocol import group_members as messages
+from lakelog.protocol import groups as messages
 
 _ANSWER_SLACK_S = 5.0
 _LEAVE_TIMEOUT_S = 3.0

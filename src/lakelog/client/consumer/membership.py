@@ -18,7 +18,7 @@ from lakelog.base.errors import ErrorCode, error_code
 from lakelog.client.committed import Membership
 from lakelog.client.errors import ClientError, refused
 from lakelog.client.offsets import TopicPartition
-from lakelog.protocol import group_members as messages
+from lakelog.protocol import groups as messages
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -36,7 +36,7 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import InitProducerIdRequest, InitProducerIdResponse
 
 NEWEST_WITH_NAMES = 12
 """The last version of Produce with topic names; later versions have topic ids only."""

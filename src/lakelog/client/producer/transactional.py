@@ -40,8 +40,12 @@ from lakelog.client.errors import ClientError, UnsupportedError, check
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.producer.api import Producer
 from lakelog.protocol import offsets as messages
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
-from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.transactions import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 
 _BUMPING_END = 5
 _COMMIT_WITH_NAMES = 5

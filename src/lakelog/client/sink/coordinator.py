@@ -29,7 +29,6 @@ from lakelog.client.sink import requests
 from lakelog.client.sink.requests import QueryRun, Receipt
 from lakelog.protocol import transactions as messages
 from lakelog.protocol.commit_sets import FEATURE, NO_BATCH, Refusal, RefusedCommitSet, SinkState
-from lakelog.protocol.producers import InitProducerIdResponse
 from lakelog.wire.schema import Message
 
 
@@ -176,7 +175,7 @@ class Sink(Closeable):
         request = requests.begin_run(self.sink_id, query_id, run_id, batch, expires=expires)
 
         def work() -> QueryRun:
-            response = ask(self._cluster, self.sink_id, request, InitProducerIdResponse)
+            response = ask(self._cluster, self.sink_id, request, messages.InitProducerIdResponse)
             check_sink(response.error_code, response.refused, self._where, response.sink)
             next_batch = NO_BATCH if response.sink is None else response.sink.next_batch
             identity = response.producer_id, response.producer_epoch

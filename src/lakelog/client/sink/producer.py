@@ -11,8 +11,7 @@ from lakelog.client.producer.transactional import BoundProducer
 from lakelog.client.sink import requests
 from lakelog.client.sink.coordinator import ask, check_sink
 from lakelog.client.sink.requests import QueryRun, Receipt, RecordCount
-from lakelog.protocol.producers import InitProducerIdResponse
-from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse, InitProducerIdResponse
 
 _UNNAMED = "sink"
 """Until the first task; no record is sent before it."""

@@ -20,8 +20,7 @@ from lakelog.protocol.commit_sets import (
     WrittenPartition,
     WrittenTopic,
 )
-from lakelog.protocol.producers import InitProducerIdRequest
-from lakelog.protocol.transactions import EndTxnRequest
+from lakelog.protocol.transactions import EndTxnRequest, InitProducerIdRequest
 
 
 class QueryRun(NamedTuple):

@@ -41,7 +41,8 @@ from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import Coordinator, ShardHost
 from lakelog.coordinator.requests import ClientRequest, answered
 from lakelog.coordinator.shard import Now, PartitionLogs, Reply, Result, TransactionMarker
-from lakelog.protocol import group_members, offsets
+from lakelog.protocol import groups as messages
+from lakelog.protocol import offsets
 from lakelog.runtime.api import Clock, Random, Tasks
 
 GROUP_TOPIC = "__consumer_offsets"
@@ -197,11 +198,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def consumer_group_heartbeat(
         self,
-        request: group_members.ConsumerGroupHeartbeatRequest,
+        request: messages.ConsumerGroupHeartbeatRequest,
         version: int,
         client_id: str,
         client_host: str,
-    ) -> Reply[group_members.ConsumerGroupHeartbeatResponse]:
+    ) -> Reply[messages.ConsumerGroupHeartbeatResponse]:
         """Decide ConsumerGroupHeartbeat (KIP-848); `client_host` as for `join_group`.
 
         Errors have a message for the user. The response comes when the change is committed.
@@ -226,11 +227,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def join_group(
         self,
-        request: group_members.JoinGroupRequest,
+        request: messages.JoinGroupRequest,
         version: int,
         client_id: str,
         client_host: str,
-    ) -> Reply[group_members.JoinGroupResponse]:
+    ) -> Reply[messages.JoinGroupResponse]:
         """Decide JoinGroup (KIP-62, static members: KIP-345, member ids: KIP-394).
 
         The response comes when the rebalance completes. DescribeGroups shows `client_host`, which
@@ -251,8 +252,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return future
 
     def sync_group(
-        self, request: group_members.SyncGroupRequest, version: int
-    ) -> Reply[group_members.SyncGroupResponse]:
+        self, request: messages.SyncGroupRequest, version: int
+    ) -> Reply[messages.SyncGroupResponse]:
         """Decide SyncGroup (KIP-62, protocol type and name: KIP-559).
 
         The response comes when the leader's assignment is committed.
@@ -260,15 +261,15 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._ask(SyncGroup.of(request, self._tasks.future()))
 
     def heartbeat(
-        self, request: group_members.HeartbeatRequest, version: int
-    ) -> Reply[group_members.HeartbeatResponse]:
+        self, request: messages.HeartbeatRequest, version: int
+    ) -> Reply[messages.HeartbeatResponse]:
         """Decide Heartbeat (KIP-62). While the group is loading, the response has no error code."""
         future = self._tasks.future()
         return self._ask(Heartbeat(future=future, key=request.group_id, request=request))
 
     def leave_group(
-        self, request: group_members.LeaveGroupRequest, version: int
-    ) -> Reply[group_members.LeaveGroupResponse]:
+        self, request: messages.LeaveGroupRequest, version: int
+    ) -> Reply[messages.LeaveGroupResponse]:
         """Decide LeaveGroup (several members at once: KIP-345).
 
         Errors are codes in the response, from version 3 on one for each member.
@@ -276,7 +277,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         future = self._tasks.future()
         members = request.members
         if version < 3:
-            members = [group_members.MemberIdentity(member_id=request.member_id)]
+            members = [messages.MemberIdentity(member_id=request.member_id)]
         return self._ask(
             LeaveGroup(future=future, key=request.group_id, members=members, version=version)
         )

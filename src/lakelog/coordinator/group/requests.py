@@ -26,7 +26,7 @@ from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.requests import answered, complete
 from lakelog.coordinator.shard import Now, Reply, Result, Then
 from lakelog.protocol import groups as messages
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
     LeaveGroupResponse,

@@ -39,7 +39,7 @@ from lakelog.coordinator.group.records import (
 from lakelog.coordinator.group.removal import Cleanup, Deletions, Evictions
 from lakelog.coordinator.group.state import DueTimer, ShardState
 from lakelog.coordinator.shard import Now, Result
-from lakelog.protocol.group_members import JoinGroupResponse, SyncGroupResponse
+from lakelog.protocol.groups import JoinGroupResponse, SyncGroupResponse
 from lakelog.runtime.api import Random
 
 

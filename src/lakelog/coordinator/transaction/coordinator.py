@@ -33,13 +33,13 @@ from lakelog.coordinator.transaction.state import (
     TransactionVersion,
 )
 from lakelog.coordinator.transaction.transitions import End, Producer
-from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.protocol.transactions import (
     DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
+    InitProducerIdRequest,
     ListTransactionsRequest,
     ListTransactionsResponse,
 )

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.commit_sets import RefusedCommitSet, SinkState
-from lakelog.protocol.producers import InitProducerIdResponse
-from lakelog.protocol.transactions import EndTxnResponse
+from lakelog.protocol.transactions import EndTxnResponse, InitProducerIdResponse
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1

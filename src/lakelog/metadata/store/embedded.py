@@ -29,17 +29,7 @@ from lakelog.metadata.errors import (
     MetadataUnsupported,
     is_lasting,
 )
-from lakelog.metadata.store.api import (
-    BATCH_BYTES_MAX,
-    NO_CHANGE,
-    AppendOutcome,
-    Change,
-    ControllerTerm,
-    LogRead,
-    LogState,
-    MetadataBatch,
-    Snapshot,
-)
+from lakelog.metadata.store import api
 from lakelog.metadata.store.chain import Marks
 from lakelog.metadata.store.database import DatabaseFile
 from lakelog.metadata.store.liveness import DeathWatch, Neighbourhood, Registration
@@ -49,7 +39,7 @@ from lakelog.runtime.api import Clock
 _SUFFIXES = ("", "-wal", "-shm", "-end")
 
 
-def load_file(path: Path, state: LogState, payload: bytes) -> None:
+def load_file(path: Path, state: api.LogState, payload: bytes) -> None:
     """Create the file of a log that ends at `state`, with the records of its image.
 
     Raises `MetadataNotEmpty` and `MetadataUnavailable`.
@@ -71,7 +61,7 @@ def load_file(path: Path, state: LogState, payload: bytes) -> None:
         _remove(made)
 
 
-def _write(path: Path, state: LogState, payload: bytes) -> None:
+def _write(path: Path, state: api.LogState, payload: bytes) -> None:
     log = SqliteLog(DatabaseFile(path))
     log.open(create=True)
     try:
@@ -174,28 +164,28 @@ class _View(NamedTuple):
     """The state of the store at one round of the poller."""
 
     data_version: int
-    term: ControllerTerm
+    term: api.ControllerTerm
     brokers_version: int
 
-    def changes_since(self, old: _View | None) -> Change:
+    def changes_since(self, old: _View | None) -> api.Change:
         """Return the parts that may differ from an older view; all parts without one.
 
         SQLite does not report which rows another connection changed, so any commit may have added
         entries.
         """
         if old is None:
-            return ~NO_CHANGE
+            return ~api.NO_CHANGE
         return (
-            (Change.ENTRIES if self.data_version != old.data_version else NO_CHANGE)
-            | (Change.TERM if self.term != old.term else NO_CHANGE)
-            | (Change.BROKERS if self.brokers_version != old.brokers_version else NO_CHANGE)
+            (api.Change.ENTRIES if self.data_version != old.data_version else api.NO_CHANGE)
+            | (api.Change.TERM if self.term != old.term else api.NO_CHANGE)
+            | (api.Change.BROKERS if self.brokers_version != old.brokers_version else api.NO_CHANGE)
         )
 
 
 class EmbeddedStore:
     """A `MetadataStore`. All calls come from one event loop."""
 
-    entry_bytes_max = BATCH_BYTES_MAX
+    entry_bytes_max = api.BATCH_BYTES_MAX
 
     def __init__(
         self,
@@ -220,7 +210,7 @@ class EmbeddedStore:
         self.heartbeat_s = float("-inf") if shared else float("inf")
         self._thread: ThreadPoolExecutor | None = None
         self._poller: asyncio.Task[None] | None = None
-        self._watchers: list[Callable[[Change], None]] = []
+        self._watchers: list[Callable[[api.Change], None]] = []
         self._deaths: DeathWatch | None = None
         self._brokers: dict[int, bytes] = {}
         self._brokers_version = 0
@@ -238,20 +228,20 @@ class EmbeddedStore:
             self._deaths = DeathWatch(self._neighbourhood, lambda: _set(loop, died))
             self._poller = loop.create_task(self._poll(died), name="metadata-poll")
 
-    async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+    async def append(self, batch: api.MetadataBatch, expected_end: int) -> api.AppendOutcome:
         assert len(batch.payload) <= self.entry_bytes_max
         return await self._run(lambda: self._log.append(batch, expected_end))
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:
         return await self._run(lambda: self._log.position_of(writer_id, serial))
 
-    async def read(self, from_index: int) -> LogRead:
+    async def read(self, from_index: int) -> api.LogRead:
         return await self._run(lambda: self._log.read(from_index))
 
-    async def write_snapshot(self, snapshot: Snapshot) -> None:
+    async def write_snapshot(self, snapshot: api.Snapshot) -> None:
         await self._run(lambda: self._log.write_snapshot(snapshot))
 
-    def watch(self, callback: Callable[[Change], None]) -> None:
+    def watch(self, callback: Callable[[api.Change], None]) -> None:
         self._watchers.append(callback)
 
     def watch_device(self, on_failure: Callable[[], object]) -> None:
@@ -275,20 +265,20 @@ class EmbeddedStore:
     async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
         """Do nothing: the system frees the lock of an ended process at once."""
 
-    async def controller(self) -> ControllerTerm:
+    async def controller(self) -> api.ControllerTerm:
         return await self._run(self._log.controller)
 
-    async def elect(self, *, past: int = -1) -> ControllerTerm:
+    async def elect(self, *, past: int = -1) -> api.ControllerTerm:
         assert self._registration is not None
         return await self._run(lambda: self._elect(past))
 
-    async def resign(self, epoch: int) -> ControllerTerm:
+    async def resign(self, epoch: int) -> api.ControllerTerm:
         return await self._run(lambda: self._log.end_term(epoch))
 
-    async def state(self) -> LogState:
+    async def state(self) -> api.LogState:
         return await self._run(self._log.state)
 
-    async def load(self, state: LogState, payload: bytes) -> None:
+    async def load(self, state: api.LogState, payload: bytes) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lakelog-metadata")
         await self._run(lambda: self._load(state, payload))
 
@@ -315,7 +305,7 @@ class EmbeddedStore:
         refuse_network_file_system(self._path.parent)
         self._log.open(create=create)
 
-    def _load(self, state: LogState, payload: bytes) -> None:
+    def _load(self, state: api.LogState, payload: bytes) -> None:
         refuse_network_file_system(self._path.parent)
         load_file(self._path, state, payload)
 
@@ -325,7 +315,7 @@ class EmbeddedStore:
             self._registration = None
         self._log.close()
 
-    def _elect(self, past: int) -> ControllerTerm:
+    def _elect(self, past: int) -> api.ControllerTerm:
         term = self._log.controller()
         # A live controller keeps its term. This broker takes a new one even after its own: its
         # earlier process may have left an append under way.
@@ -380,7 +370,7 @@ class EmbeddedStore:
         except OSError as error:
             raise MetadataUnavailable(f"{self._path.parent}: {error}") from error
 
-    def _report(self, change: Change) -> None:
+    def _report(self, change: api.Change) -> None:
         if change:
             for callback in self._watchers:
                 callback(change)
@@ -394,7 +384,7 @@ class EmbeddedStore:
             return await self._run(work)
         except MetadataError as error:
             if is_lasting(error):
-                self._report(~NO_CHANGE)
+                self._report(~api.NO_CHANGE)
             return None
         except OSError:
             return None
@@ -402,12 +392,12 @@ class EmbeddedStore:
     async def _poll(self, died: asyncio.Event) -> None:
         """Runs until cancelled; a failed poll is repeated."""
         loop = asyncio.get_running_loop()
-        view, beaten, change = None, loop.time(), NO_CHANGE
+        view, beaten, change = None, loop.time(), api.NO_CHANGE
         task = FailingTask(_logger, "watching the metadata file")
         while True:
             if died.is_set():
                 died.clear()
-                change = Change.BROKERS  # even if the broker has registered again since
+                change = api.Change.BROKERS  # even if the broker has registered again since
             try:
                 if loop.time() - beaten >= self._beat_every_s and await self._try(self._beat):
                     # Only after a success: a failed heartbeat is repeated at the next poll.
@@ -415,7 +405,7 @@ class EmbeddedStore:
                 if (latest := await self._try(self._look)) is not None:
                     self._report(change | latest.changes_since(view))
                     # A death stays in `change` until its report, or it would be lost.
-                    view, change = latest, NO_CHANGE
+                    view, change = latest, api.NO_CHANGE
             except Exception as bug:  # noqa: BLE001 - without heartbeats others count this one dead
                 task.failed(bug)
             else:

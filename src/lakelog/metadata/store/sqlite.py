@@ -30,17 +30,7 @@ from lakelog.metadata.errors import (
     MetadataUnavailable,
     MetadataUnsupported,
 )
-from lakelog.metadata.store.api import (
-    ENTRIES_KEPT,
-    AppendOutcome,
-    ControllerTerm,
-    Entry,
-    EntryOutcome,
-    LogRead,
-    LogState,
-    MetadataBatch,
-    Snapshot,
-)
+from lakelog.metadata.store import api
 from lakelog.metadata.store.chain import LogHead, Mark, Marks, MemoryMarks, first_link, next_link
 from lakelog.metadata.store.database import Database
 
@@ -88,7 +78,7 @@ class SqliteLog:
         database: Database,
         marks: Marks | None = None,
         *,
-        entries_kept: int = ENTRIES_KEPT,
+        entries_kept: int = api.ENTRIES_KEPT,
     ) -> None:
         """Without `marks`, nothing of an earlier process is compared."""
         self._database = database
@@ -146,7 +136,7 @@ class SqliteLog:
         assert row is not None
         return int(row[0])
 
-    def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+    def append(self, batch: api.MetadataBatch, expected_end: int) -> api.AppendOutcome:
         """Append a batch as entry `expected_end`; return the outcome.
 
         Raises `MetadataFull` without space, `MetadataUnavailable` if nothing was written, and
@@ -162,7 +152,9 @@ class SqliteLog:
                 connection.execute("ROLLBACK")
                 # FENCED goes before LOST: a writer with an old term must not try the next index.
                 fenced = epoch != batch.controller_epoch
-                return AppendOutcome(EntryOutcome.FENCED if fenced else EntryOutcome.LOST, end)
+                return api.AppendOutcome(
+                    api.EntryOutcome.FENCED if fenced else api.EntryOutcome.LOST, end
+                )
             chain = next_link(chain, end, batch)
             self._insert(connection, batch, end, chain)
         except MetadataCorrupt:
@@ -171,7 +163,7 @@ class SqliteLog:
         except sqlite3.Error as error:
             raise self._not_done(connection, error) from error
         answer = self._commit(connection, end + 1)
-        if answer.outcome is EntryOutcome.DONE:
+        if answer.outcome is api.EntryOutcome.DONE:
             self._see(end + 1, chain)
         return answer
 
@@ -185,7 +177,7 @@ class SqliteLog:
         )
         return None if row is None else int(row[0])
 
-    def read(self, from_index: int) -> LogRead:
+    def read(self, from_index: int) -> api.LogRead:
         """Return the entries from an index on, as of one moment. Raises `MetadataCorrupt`."""
         connection = self._placed_connection()
         try:
@@ -201,16 +193,16 @@ class SqliteLog:
             self._see(start + len(read.entries), chain)
         return read
 
-    def state(self) -> LogState:
+    def state(self) -> api.LogState:
         """Return the current end of the log.
 
         Raises `MetadataOffline`, `MetadataUnavailable` and `MetadataCorrupt`.
         """
         row = self._row("SELECT log_id, end, chain, controller_epoch FROM state", ())
         assert row is not None
-        return LogState(*row)
+        return api.LogState(*row)
 
-    def load(self, state: LogState, payload: bytes) -> None:
+    def load(self, state: api.LogState, payload: bytes) -> None:
         """Make a log that was just created end at `state`.
 
         Raises `MetadataFull`, `MetadataUnavailable` and `MetadataOffline`.
@@ -226,10 +218,10 @@ class SqliteLog:
             )
         except sqlite3.Error as error:
             raise self._not_done(connection, error) from error
-        if self._commit(connection, state.end).outcome is not EntryOutcome.DONE:
+        if self._commit(connection, state.end).outcome is not api.EntryOutcome.DONE:
             raise MetadataOffline(self._failure)
 
-    def write_snapshot(self, snapshot: Snapshot) -> None:
+    def write_snapshot(self, snapshot: api.Snapshot) -> None:
         """Replace an older snapshot, and trim entries well before the new one.
 
         Raises `MetadataFull`, `MetadataUnavailable` and `MetadataOffline`.
@@ -261,10 +253,10 @@ class SqliteLog:
             )
         except sqlite3.Error as error:
             raise self._not_done(connection, error) from error
-        if self._commit(connection, 0).outcome is not EntryOutcome.DONE:
+        if self._commit(connection, 0).outcome is not api.EntryOutcome.DONE:
             raise MetadataOffline(self._failure)
 
-    def controller(self) -> ControllerTerm:
+    def controller(self) -> api.ControllerTerm:
         """Return the current term; broker -1 at epoch 0 before the first election.
 
         Raises `MetadataOffline`, `MetadataUnavailable` and `MetadataCorrupt`.
@@ -275,11 +267,11 @@ class SqliteLog:
             (),
         )
         assert row is not None
-        return ControllerTerm(int(row[0]), int(row[1]), row[2])
+        return api.ControllerTerm(int(row[0]), int(row[1]), row[2])
 
     def take_term(
-        self, broker_id: int, incarnation_id: bytes, after: ControllerTerm
-    ) -> ControllerTerm:
+        self, broker_id: int, incarnation_id: bytes, after: api.ControllerTerm
+    ) -> api.ControllerTerm:
         """Begin a term of this process unless a newer term than `after` exists; return the term.
 
         Raises `MetadataFull`, `MetadataUnavailable`, and `MetadataOffline` if the outcome is
@@ -297,13 +289,13 @@ class SqliteLog:
                 connection.execute("INSERT OR REPLACE INTO holder VALUES (0, ?, ?)", row)
         except sqlite3.Error as error:
             raise self._not_done(connection, error) from error
-        if self._commit(connection, 0).outcome is not EntryOutcome.DONE:
+        if self._commit(connection, 0).outcome is not api.EntryOutcome.DONE:
             raise MetadataOffline(self._failure)
         term = self.controller()
         assert term.epoch > after.epoch, "an election ends with a newer term, of whichever broker"
         return term
 
-    def end_term(self, epoch: int) -> ControllerTerm:
+    def end_term(self, epoch: int) -> api.ControllerTerm:
         """End the term of this epoch, if it is in force; return the term. Raises as `take_term`."""
         term = self.controller()
         return self.take_term(-1, b"", term) if term.epoch == epoch else term
@@ -409,7 +401,7 @@ class SqliteLog:
 
     def _read(
         self, connection: sqlite3.Connection, from_index: int
-    ) -> tuple[LogRead, bytes | None]:
+    ) -> tuple[api.LogRead, bytes | None]:
         """Return the entries and the chain after them."""
         end, tail = connection.execute("SELECT end, chain FROM state").fetchone()
         self._head.check(end, tail)
@@ -424,36 +416,38 @@ class SqliteLog:
         chain = self._head.follow(start, self._chain_at(connection, start), batches)
         if start <= end and chain not in (None, tail):
             raise self._head.forked()
-        entries = (Entry(index, batch.payload) for index, (batch, _) in enumerate(batches, start))
-        return LogRead(snapshot, tuple(entries)), chain
+        entries = (
+            api.Entry(index, batch.payload) for index, (batch, _) in enumerate(batches, start)
+        )
+        return api.LogRead(snapshot, tuple(entries)), chain
 
     def _batches(
         self, connection: sqlite3.Connection, start: int
-    ) -> list[tuple[MetadataBatch, bytes]]:
+    ) -> list[tuple[api.MetadataBatch, bytes]]:
         """Return the batches from an entry on with their chains."""
         rows = connection.execute(
             "SELECT idx, controller_epoch, writer_id, serial, payload, crc, chain FROM entry"
             " WHERE idx >= ? ORDER BY idx",
             (start,),
         )
-        batches: list[tuple[MetadataBatch, bytes]] = []
+        batches: list[tuple[api.MetadataBatch, bytes]] = []
         for index, epoch, writer_id, serial, payload, crc, chain in rows:
             expected = start + len(batches)
             if index != expected or crc != _entry_crc(index, epoch, writer_id, serial, payload):
                 raise MetadataCorrupt(f"{self._path}: entry {expected} is missing or damaged")
-            batches.append((MetadataBatch(writer_id, serial, epoch, payload), chain))
+            batches.append((api.MetadataBatch(writer_id, serial, epoch, payload), chain))
         return batches
 
-    def _read_snapshot(self, connection: sqlite3.Connection) -> Snapshot | None:
+    def _read_snapshot(self, connection: sqlite3.Connection) -> api.Snapshot | None:
         row = connection.execute("SELECT end, payload, crc FROM snapshot").fetchone()
         if row is None:
             return None
         if row[2] != _snapshot_crc(row[0], row[1]):
             raise MetadataCorrupt(f"{self._path}: the snapshot is damaged")
-        return Snapshot(row[0], row[1])
+        return api.Snapshot(row[0], row[1])
 
     def _insert(
-        self, connection: sqlite3.Connection, batch: MetadataBatch, end: int, chain: bytes
+        self, connection: sqlite3.Connection, batch: api.MetadataBatch, end: int, chain: bytes
     ) -> None:
         fields = (end, batch.controller_epoch, batch.writer_id, batch.serial, batch.payload)
         connection.execute(
@@ -487,7 +481,7 @@ class SqliteLog:
             raise self._unavailable(error) from error
         return connection
 
-    def _commit(self, connection: sqlite3.Connection, end: int) -> AppendOutcome:
+    def _commit(self, connection: sqlite3.Connection, end: int) -> api.AppendOutcome:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -496,13 +490,13 @@ class SqliteLog:
             self._note(error)
             # After a failed fsync SQLite may read pages that the device does not have.
             self._failure = f"{self._path}: {error}; restart to recover"
-            return AppendOutcome(EntryOutcome.UNKNOWN, -1)
+            return api.AppendOutcome(api.EntryOutcome.UNKNOWN, -1)
         try:
             self._database.note_committed(*self._committed())
         except OSError as error:  # the commit is durable, and an old note is never wrong
             if not is_shortage(error):
                 self.on_device_failure()
-        return AppendOutcome(EntryOutcome.DONE, end)
+        return api.AppendOutcome(api.EntryOutcome.DONE, end)
 
     def _note(self, error: sqlite3.Error) -> None:
         """A failed read loses no page that was to be written."""

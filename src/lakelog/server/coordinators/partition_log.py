@@ -10,7 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.coordinator.transaction.requests import NO_SEQUENCE, LastSequences, WrittenTo
-from lakelog.protocol.producers import (
+from lakelog.protocol.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     TopicRequest,

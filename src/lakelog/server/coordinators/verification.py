@@ -23,7 +23,6 @@ from lakelog.protocol.fetch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from lakelog.protocol.producers import InitProducerIdRequest
 from lakelog.protocol.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -32,6 +31,7 @@ from lakelog.protocol.transactions import (
     AddPartitionsToTxnTransaction,
     DescribedTransaction,
     DescribeTransactionsRequest,
+    InitProducerIdRequest,
     ListTransactionsRequest,
     ListTransactionsResponse,
 )

@@ -21,23 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 from pyspark.sql.datasource import WriterCommitMessage
 
 from lakelog.base.events import event
+from lakelog.client import sink as sinks
 from lakelog.client.errors import ClientError, UnsupportedError
-from lakelog.client.sink import (
-    AnotherQueryError,
-    BatchAheadError,
-    BatchCommittedError,
-    NotASinkError,
-    QueryRun,
-    Receipt,
-    RecordsLostError,
-    RunFencedError,
-    RunLimitError,
-    Sink,
-    SinkError,
-    SinkLimitError,
-    SinkProducer,
-    TransactionNotOpenError,
-)
 from lakelog.spark.sink import options as errors
 from lakelog.spark.sink.control import Batch, Content, Control, Step, Tally, next_step, unnamed_sink
 from lakelog.spark.sink.options import Repeated, SinkOptions
@@ -85,8 +70,8 @@ class Attempt(WriterCommitMessage):  # type: ignore[misc]
     content: its rows, also if it did not write them.
     """
 
-    run: QueryRun
-    receipt: Receipt | None
+    run: sinks.QueryRun
+    receipt: sinks.Receipt | None
     content: Content
 
 
@@ -130,14 +115,14 @@ def write_attempt(
             return _skipped(run, rows, tally, options)
         try:
             producer.open(run, batch.number, task.partitionId(), task.taskAttemptId())
-        except BatchCommittedError:
+        except sinks.BatchCommittedError:
             return _skipped(run, rows, tally, options)
         write_rows(rows, lambda: nullcontext(producer), options)
         return Attempt(run, producer.finish(), tally.content)
 
 
 def _skipped(
-    run: QueryRun, rows: Iterator[pa.RecordBatch], tally: Tally, options: SinkOptions
+    run: sinks.QueryRun, rows: Iterator[pa.RecordBatch], tally: Tally, options: SinkOptions
 ) -> Attempt:
     """Return the attempt of a task whose batch is committed, with its rows if they are compared."""
     if options.repeated is not Repeated.ANY:
@@ -147,14 +132,14 @@ def _skipped(
 
 
 def _retire_lower(options: SinkOptions, job: Job) -> None:
-    def open_sink(generation: int) -> Sink:
+    def open_sink(generation: int) -> sinks.Sink:
         name = job.sink_id_of(generation)
-        return Sink(options.bootstrap, name, client_id=options.client_id)
+        return sinks.Sink(options.bootstrap, name, client_id=options.client_id)
 
     retire_lower(open_sink, job.generation)
 
 
-def _control(run: QueryRun, job: Job) -> Control | None:
+def _control(run: sinks.QueryRun, job: Job) -> Control | None:
     if run.next_batch < 0:
         return None
     return Control(
@@ -166,12 +151,12 @@ def _control(run: QueryRun, job: Job) -> Control | None:
     )
 
 
-_kept: dict[tuple[SinkOptions, str], tuple[Sink, SinkProducer]] = {}
+_kept: dict[tuple[SinkOptions, str], tuple[sinks.Sink, sinks.SinkProducer]] = {}
 """Clients of the last sink: a worker process runs one task after another."""
 
 
 @contextmanager
-def _clients(options: SinkOptions, job: Job) -> Iterator[tuple[Sink, SinkProducer]]:
+def _clients(options: SinkOptions, job: Job) -> Iterator[tuple[sinks.Sink, sinks.SinkProducer]]:
     """Return connected clients, which are kept for the next task unless this one fails."""
     key = options, job.sink_id
     clients = _kept.pop(key, None)
@@ -188,9 +173,9 @@ def _clients(options: SinkOptions, job: Job) -> Iterator[tuple[Sink, SinkProduce
     _kept[key] = clients
 
 
-def _connected(options: SinkOptions, job: Job) -> tuple[Sink, SinkProducer]:
-    sink = Sink(options.bootstrap, job.sink_id, client_id=options.client_id)
-    producer = SinkProducer(
+def _connected(options: SinkOptions, job: Job) -> tuple[sinks.Sink, sinks.SinkProducer]:
+    sink = sinks.Sink(options.bootstrap, job.sink_id, client_id=options.client_id)
+    producer = sinks.SinkProducer(
         options.bootstrap,
         transaction_timeout_ms=options.transaction_timeout_ms,
         **producer_settings(options),
@@ -211,7 +196,7 @@ _LOWER_MAX = 100
 """The number of generations that a query retires at most, to bound the requests."""
 
 
-def retire_lower(open_sink: Callable[[int], Sink], generation: int) -> None:
+def retire_lower(open_sink: Callable[[int], sinks.Sink], generation: int) -> None:
     """Retire the control records of lower generations; safe to repeat and to run concurrently.
 
     open_sink: returns the sink of a generation. Raises `ClientError`.
@@ -227,62 +212,62 @@ def retired_by(query_id: str) -> str | None:
     return query_id.removeprefix(_CLAIM) if query_id.startswith(_CLAIM) else None
 
 
-def _is_retired(sink: Sink) -> bool:
+def _is_retired(sink: sinks.Sink) -> bool:
     """Return whether the record is claimed, or never existed."""
     status = sink.read()
     return status is None or retired_by(status.query_id) is not None
 
 
-def _claim(sink: Sink, generation: int) -> None:
+def _claim(sink: sinks.Sink, generation: int) -> None:
     name = f"{_CLAIM}{generation}"
     try:
         sink.remove()
         sink.begin(name, name, 0)
-    except (AnotherQueryError, NotASinkError):
+    except (sinks.AnotherQueryError, sinks.NotASinkError):
         # The lower query, or another task, came between the two requests: the caller looks again.
         return
 
 
 _NEXT_GENERATION = "raise 'sinkGeneration' to begin a new count with this checkpoint"
 
-_ADVICE: dict[type[SinkError], tuple[type[errors.SinkError], str]] = {
-    BatchAheadError: (
+_ADVICE: dict[type[sinks.SinkError], tuple[type[errors.SinkError], str]] = {
+    sinks.BatchAheadError: (
         errors.BatchOrderError,
         ": batches between them were never written to this sink. Restore the checkpoint that "
         f"belongs to the sink, or {_NEXT_GENERATION}",
     ),
-    BatchCommittedError: (
+    sinks.BatchCommittedError: (
         errors.BatchOrderError,
         ": the checkpoint is behind the sink, and batches would be written again, perhaps with "
         f"other rows. Restore the checkpoint that belongs to the sink, or {_NEXT_GENERATION}",
     ),
-    RunFencedError: (
+    sinks.RunFencedError: (
         errors.FencedError,
         ": another run of the query has taken over the sink. Stop one of them, or give each its "
         "own 'sinkId'",
     ),
-    RunLimitError: (
+    sinks.RunLimitError: (
         errors.SinkError,
         ". Find out why the batch fails. When no other run is alive, compare the sink's next batch "
         "with the checkpoint (lakelog txn describe), and remove the sink (lakelog txn remove)",
     ),
-    TransactionNotOpenError: (
+    sinks.TransactionNotOpenError: (
         errors.FencedError,
         ": if the batch took longer than the option 'kafka.transaction.timeout.ms' (TIMEOUT), "
         "raise it (and transaction.max.timeout.ms of the broker), or make batches smaller with "
         "the source's 'maxOffsetsPerTrigger'",
     ),
-    RecordsLostError: (
+    sinks.RecordsLostError: (
         errors.LostRecordsError,
         ". Nothing of the batch is visible: start the query again, which repeats the batch. To "
         "keep acknowledged records through a power failure, replicate the topic, or set its "
         "durability to fsync",
     ),
-    SinkLimitError: (
+    sinks.SinkLimitError: (
         errors.SinkError,
         ": write with fewer tasks (df.coalesce), or to fewer partitions",
     ),
-    NotASinkError: (
+    sinks.NotASinkError: (
         errors.SinkError,
         ": another producer, or foreachBatch, uses this name; choose another 'sinkId'",
     ),
@@ -309,7 +294,7 @@ def _named(error: ClientError, options: SinkOptions) -> errors.SinkError | None:
             f"option 'delivery': {error.message}. Set 'delivery' to at-least-once, or use "
             "foreachBatch(write_to(...)), which is exactly-once on Apache Kafka 4 too"
         )
-    if isinstance(error, AnotherQueryError):
+    if isinstance(error, sinks.AnotherQueryError):
         newer = error.sink and retired_by(error.sink.query_id)
         if newer:
             return errors.OldGenerationError(

@@ -20,18 +20,9 @@ from typing import NoReturn
 
 from lakelog.base.errors import is_shortage, lacks_descriptors
 from lakelog.runtime.api import Disk
+from lakelog.storage import files
 from lakelog.storage.compaction.job import CleanedGroup
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.files import (
-    CLEANED,
-    LOG,
-    SEGMENT_SUFFIXES,
-    SWAP,
-    TXN_INDEX,
-    file_name,
-    offset_of,
-    remove_if_exists,
-)
 from lakelog.storage.log import Log
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
@@ -63,8 +54,8 @@ class SwapJob:
         """
         try:
             for suffix in self.group.suffixes:
-                path = self.folder / file_name(self.group.base_offset, suffix)
-                self._disk.rename(_with(path, CLEANED), _with(path, SWAP))
+                path = self.folder / files.file_name(self.group.base_offset, suffix)
+                self._disk.rename(_with(path, files.CLEANED), _with(path, files.SWAP))
         except OSError as error:
             if not is_shortage(error):
                 raise
@@ -118,16 +109,16 @@ def undo_swap(disk: Disk, folder: Path, group: CleanedGroup) -> None:
     the rest. A power failure may restore all files; the start then completes the swap, which is
     harmless, as the records are the same.
     """
-    log = folder / file_name(group.base_offset, LOG)
+    log = folder / files.file_name(group.base_offset, files.LOG)
     # While a `.swap` log exists, a start completes the swap; as `.cleaned` it undoes it.
-    if disk.exists(_with(log, SWAP)):
-        disk.rename(_with(log, SWAP), _with(log, CLEANED))
+    if disk.exists(_with(log, files.SWAP)):
+        disk.rename(_with(log, files.SWAP), _with(log, files.CLEANED))
     for suffix in group.suffixes:
-        path = folder / file_name(group.base_offset, suffix)
-        remove_if_exists(disk, _with(path, SWAP))
-        if suffix != LOG:
-            remove_if_exists(disk, _with(path, CLEANED))
-    remove_if_exists(disk, _with(log, CLEANED))
+        path = folder / files.file_name(group.base_offset, suffix)
+        files.remove_if_exists(disk, _with(path, files.SWAP))
+        if suffix != files.LOG:
+            files.remove_if_exists(disk, _with(path, files.CLEANED))
+    files.remove_if_exists(disk, _with(log, files.CLEANED))
 
 
 def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
@@ -147,7 +138,7 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
         log.segments.handles, log.folder, group.base_offset, log.config, created_ms=created
     )
     new.size, new.next_offset, new.sealed = group.size, group.end_offset, True
-    if TXN_INDEX in group.suffixes:
+    if files.TXN_INDEX in group.suffixes:
         # Read when it is first used. The helper wrote the file in another process.
         new.txn_index = TxnIndex(None)
     try:
@@ -159,7 +150,7 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
         raise SwapPutOff(error) from error
     for suffix in group.suffixes:
         # The log comes first: see step 3 above.
-        disk.rename(_with(new.path(suffix), SWAP), new.path(suffix))
+        disk.rename(_with(new.path(suffix), files.SWAP), new.path(suffix))
 
 
 def end_swap(log: Log) -> None:
@@ -172,8 +163,8 @@ def finish_interrupted_swaps(disk: Disk, folder: Path, names: Sequence[str]) -> 
 
     `names`: all files of the folder. Raises `CorruptLog` for a damaged `.swap` file, and `OSError`.
     """
-    cleaned = [name for name in names if name.endswith(CLEANED)]
-    swaps = [name for name in names if name.endswith(SWAP)]
+    cleaned = [name for name in names if name.endswith(files.CLEANED)]
+    swaps = [name for name in names if name.endswith(files.SWAP)]
     if not cleaned and not swaps:
         return []
     # A remaining `.cleaned` file shows that its group was not renamed completely. The `.swap` files
@@ -182,15 +173,15 @@ def finish_interrupted_swaps(disk: Disk, folder: Path, names: Sequence[str]) -> 
     valid = [name for name in swaps if begun is None or _base(name) < begun]
     for name in (*(name for name in swaps if name not in valid), *cleaned):
         disk.remove(folder / name)
-    logs = [name for name in valid if name.endswith(LOG + SWAP)]
+    logs = [name for name in valid if name.endswith(files.LOG + files.SWAP)]
     for name in logs:
         _remove_replaced(disk, folder, names, _base(name), _end_of(disk, folder / name))
     # The log first: while its `.swap` exists, a start removes all other files of its offsets.
-    for name in sorted(valid, key=lambda name: not name.endswith(LOG + SWAP)):
-        disk.rename(folder / name, folder / name.removesuffix(SWAP))
+    for name in sorted(valid, key=lambda name: not name.endswith(files.LOG + files.SWAP)):
+        disk.rename(folder / name, folder / name.removesuffix(files.SWAP))
     # Before any new record is appended to the folder's log.
     disk.sync_dir(folder)
-    return [name.removesuffix(SWAP) for name in logs]
+    return [name.removesuffix(files.SWAP) for name in logs]
 
 
 def _remove_replaced(disk: Disk, folder: Path, names: Sequence[str], base: int, end: int) -> None:
@@ -198,9 +189,9 @@ def _remove_replaced(disk: Disk, folder: Path, names: Sequence[str], base: int, 
     replaced = [
         name
         for name in names
-        if name.endswith(SEGMENT_SUFFIXES) and base <= (offset_of(name) or 0) < end
+        if name.endswith(files.SEGMENT_SUFFIXES) and base <= (files.offset_of(name) or 0) < end
     ]
-    for name in sorted(replaced, key=lambda name: name.endswith(LOG)):
+    for name in sorted(replaced, key=lambda name: name.endswith(files.LOG)):
         disk.remove(folder / name)
 
 
@@ -217,7 +208,7 @@ def _end_of(disk: Disk, path: Path) -> int:
 
 
 def _base(name: str) -> int:
-    return offset_of(name) or 0
+    return files.offset_of(name) or 0
 
 
 def _with(path: Path, suffix: str) -> Path:

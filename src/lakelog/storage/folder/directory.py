@@ -30,6 +30,7 @@ from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
 from lakelog.runtime.api import Clock, Disk, Random
+from lakelog.storage import files
 from lakelog.storage.checkpoint import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -44,20 +45,6 @@ from lakelog.storage.checkpoint import (
 )
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog, LoadInterrupted
-from lakelog.storage.files import (
-    DELETE_DIR,
-    PARTITION_METADATA,
-    STRAY_DIR,
-    dir_name,
-    is_blank,
-    is_foreign,
-    parse_dir_name,
-    replace,
-    retired_dir_name,
-    stray_dir_name,
-    stray_since_ms,
-    stray_since_now,
-)
 from lakelog.storage.folder.closing import Works, close_logs
 from lakelog.storage.folder.identity import (
     TopicIdOf,
@@ -229,12 +216,12 @@ class LogDirectory:
         self.cleaner_offsets = checkpoints.cleaned
         folders = []
         for name in self._disk.list(self.path):
-            folder, key = self.path / name, parse_dir_name(name)
+            folder, key = self.path / name, files.parse_dir_name(name)
             # A stop came before their removal was due.
-            if name.endswith(DELETE_DIR) and self._disk.is_dir(folder):
+            if name.endswith(files.DELETE_DIR) and self._disk.is_dir(folder):
                 self.deletions.add(folder)
-            if name.endswith(STRAY_DIR) and self._disk.is_dir(folder):
-                if is_foreign(self._disk, folder):
+            if name.endswith(files.STRAY_DIR) and self._disk.is_dir(folder):
+                if files.is_foreign(self._disk, folder):
                     self._leave_foreign(folder)
                 else:
                     self._keep_stray(folder)
@@ -326,10 +313,10 @@ class LogDirectory:
         try:
             return topic_id_in(disk, folder, checkpoint.topic_id, present)
         except CorruptLog as error:
-            if is_foreign(disk, folder):
+            if files.is_foreign(disk, folder):
                 self._leave_foreign(folder)
                 self._forget(key)
-            elif is_blank(disk, folder):
+            elif files.is_blank(disk, folder):
                 self._mark_stray(key, folder)
             elif not self.clean and is_lost(disk, folder, checkpoint, present):
                 self._has_lost_ids = True
@@ -350,7 +337,7 @@ class LogDirectory:
         self._forget(key)
         self._has_strays = True
         now_ms = self._clock.wall_ms()
-        target = self.path / stray_dir_name(*key, now_ms, self._random.bytes(16).hex())
+        target = self.path / files.stray_dir_name(*key, now_ms, self._random.bytes(16).hex())
         _logger.warning(
             "%s belongs to no known topic; keeping it for %d days as %s",
             folder,
@@ -365,10 +352,10 @@ class LogDirectory:
     def _keep_stray(self, folder: Path) -> None:
         """Remove the directory when its time is over; a name without a time gets the present."""
         now_ms = self._clock.wall_ms()
-        since_ms = stray_since_ms(folder.name, now_ms)
+        since_ms = files.stray_since_ms(folder.name, now_ms)
         if since_ms is None:
             since_ms, source = now_ms, folder
-            folder = folder.with_name(stray_since_now(folder.name, now_ms))
+            folder = folder.with_name(files.stray_since_now(folder.name, now_ms))
             self._disk.rename(source, folder)
         self.strays.add(folder, since_ms + _STRAY_KEPT_MS)
 
@@ -390,7 +377,7 @@ class LogDirectory:
 
         Raises `FileExistsError` and `OSError`; no file is left then.
         """
-        folder = self.path / dir_name(topic, partition)
+        folder = self.path / files.dir_name(topic, partition)
         if self._disk.exists(folder):
             raise FileExistsError(f"{folder} exists")
         try:
@@ -406,8 +393,10 @@ class LogDirectory:
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, folder: Path
     ) -> Log:
         self._disk.make_dirs(folder)
-        replace(self._disk, folder / PARTITION_METADATA, encode_partition_metadata(topic_id))
-        replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
+        files.replace(
+            self._disk, folder / files.PARTITION_METADATA, encode_partition_metadata(topic_id)
+        )
+        files.replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
         now_ms = self._clock.wall_ms()
         segment = Segment(self.handles, folder, 0, config, created_ms=now_ms).create()
         log = Log(
@@ -455,13 +444,15 @@ class LogDirectory:
 
     def schedule_delete_failed(self, topic: str, partition: int, config: LogConfig) -> None:
         """Do the same for a log in `failed`."""
-        self._retire(self.path / dir_name(topic, partition), (topic, partition), config)
+        self._retire(self.path / files.dir_name(topic, partition), (topic, partition), config)
 
     def _retire(self, folder: Path, key: TopicPartition, config: LogConfig) -> Path:
         self._forget(key)
         for logs in (self.logs, self.failed):
             logs.pop(key, None)
-        target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
+        target = self.path / files.retired_dir_name(
+            *key, self._random.bytes(16).hex(), files.DELETE_DIR
+        )
         # Out of use first: if the rename fails, the log is not served any more.
         self._disk.rename(folder, target)
         self.deletions.add(target, self._clock.wall_ms() + config.file_delete_delay_ms)
@@ -482,13 +473,13 @@ class LogDirectory:
             offline = {key: offset for key, offset in committed.items() if key in self._offline}
             committed = self.high_watermarks = {**offline, **high_watermarks}
         logs = self._present_logs()
-        files = {
+        offsets = {
             RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
             LOG_STARTS: {key: log.start for key, log in logs.items() if log.start},
             HIGH_WATERMARKS: dict(committed),
             CLEANER_OFFSETS: dict(self.cleaner_offsets),
         }
-        return self._checkpoints.begin(files, self._known_logs.encode(logs))
+        return self._checkpoints.begin(offsets, self._known_logs.encode(logs))
 
     def _present_logs(self) -> dict[TopicPartition, KnownLog]:
         return known_logs(

@@ -48,6 +48,19 @@ _NO_COLUMNS = pa.schema([])
 
 
 @dataclass(slots=True)
+class Offences:
+    """Wrong offsets of one kind: how many, and the first of them."""
+
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, offsets: pa.Array) -> None:
+        """Count these offsets."""
+        self.count += len(offsets)
+        self.first += offsets[: max(0, _NAMED_MAX - len(self.first))].to_pylist()
+
+
+@dataclass(slots=True)
 class PartitionAudit:
     """The findings in one partition.
 
@@ -68,12 +81,12 @@ class PartitionAudit:
     skipped: int = 0
     refused: RefusedCount = field(default_factory=RefusedCount)
     lost_dead_letters: int = 0
-    unproved: Offences = field(default_factory=lambda: Offences())
-    duplicates: Offences = field(default_factory=lambda: Offences())
-    outside: Offences = field(default_factory=lambda: Offences())
-    missing: Offences = field(default_factory=lambda: Offences())
-    extra: Offences = field(default_factory=lambda: Offences())
-    doubled: Offences = field(default_factory=lambda: Offences())
+    unproved: Offences = field(default_factory=Offences)
+    duplicates: Offences = field(default_factory=Offences)
+    outside: Offences = field(default_factory=Offences)
+    missing: Offences = field(default_factory=Offences)
+    extra: Offences = field(default_factory=Offences)
+    doubled: Offences = field(default_factory=Offences)
 
     @property
     def wrong(self) -> int:
@@ -85,19 +98,6 @@ class PartitionAudit:
     def is_sound(self) -> bool:
         """Whether no offset is wrong."""
         return not self.wrong
-
-
-@dataclass(slots=True)
-class Offences:
-    """Wrong offsets of one kind: how many, and the first of them."""
-
-    count: int = 0
-    first: list[int] = field(default_factory=list)
-
-    def add(self, offsets: pa.Array) -> None:
-        """Count these offsets."""
-        self.count += len(offsets)
-        self.first += offsets[: max(0, _NAMED_MAX - len(self.first))].to_pylist()
 
 
 @dataclass(frozen=True, slots=True)

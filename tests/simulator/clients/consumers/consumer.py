@@ -34,12 +34,12 @@ class Consumer(Client):
     """`committed` is the isolation level read_committed."""
 
     def __init__(
-        self, context: ClientContext, name: str, places: list[Place], *, committed: bool
+        self, context: ClientContext, name: str, partitions: list[Place], *, committed: bool
     ) -> None:
         super().__init__(context, name)
-        self._places = places
+        self._places = partitions
         self._committed = committed
-        self._positions = dict.fromkeys(places, 0)
+        self._positions = dict.fromkeys(partitions, 0)
 
     def replaced(self) -> Consumer:
         return Consumer(self.context, self.next_name, self._places, committed=self._committed)
@@ -52,8 +52,8 @@ class Consumer(Client):
                 look_up = self.rng.choice((look_up_time, look_up_epoch))
                 await look_up(self, self.some_place(self._places))
 
-    async def _fetch(self, place: Place) -> None:
-        at = self._positions.setdefault(place, 0)  # its topic may have grown
+    async def _fetch(self, partition: Place) -> None:
+        at = self._positions.setdefault(partition, 0)  # its topic may have grown
         if self.rng.random() < _AGAIN:
             at = self.rng.randint(0, at)
         max_bytes, max_wait_ms = (
@@ -61,7 +61,7 @@ class Consumer(Client):
             self.rng.choice((0, 50, 500)),
         )
         request = fetch_request(
-            place, at, committed=self._committed, max_bytes=max_bytes, max_wait_ms=max_wait_ms
+            partition, at, committed=self._committed, max_bytes=max_bytes, max_wait_ms=max_wait_ms
         )
         asked_at = self.now
         try:
@@ -75,33 +75,33 @@ class Consumer(Client):
             took_s < limit_s or self.conditions.was_disturbed(asked_at),
             f"{self.name}: a fetch with max_wait_ms {max_wait_ms} took {took_s} s",
         )
-        await self.take(place, at, answer)
+        await self.take(partition, at, answer)
 
-    async def take(self, place: Place, at: int, answer: Any) -> None:
+    async def take(self, partition: Place, at: int, answer: Any) -> None:
         """Check a partition's part of a response to a fetch from offset `at`, and move on."""
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._find(place, at)
+            await self._find(partition, at)
         elif answer.error_code == 0:
-            fetched = check_fetched(self.history, place, at, answer, committed=self._committed)
+            fetched = check_fetched(self.history, partition, at, answer, committed=self._committed)
             for offset, value in fetched.values:
-                self.history.read(place, offset, value, committed=self._committed)
-            self.note("fetched", place, fetched.next_offset)
-            self._positions[place] = fetched.next_offset
-        elif answer.error_code == ErrorCode.CORRUPT_MESSAGE and is_damaged(self, place, at):
-            self._positions[place] = at + 1
+                self.history.read(partition, offset, value, committed=self._committed)
+            self.note("fetched", partition, fetched.next_offset)
+            self._positions[partition] = fetched.next_offset
+        elif answer.error_code == ErrorCode.CORRUPT_MESSAGE and is_damaged(self, partition, at):
+            self._positions[partition] = at + 1
         elif answer.error_code not in RETRIABLE:
-            self.unexpected(f"Fetch of {place} at {at}", answer.error_code)
+            self.unexpected(f"Fetch of {partition} at {at}", answer.error_code)
 
-    async def _find(self, place: Place, at: int) -> None:
+    async def _find(self, partition: Place, at: int) -> None:
         """Find the position after OFFSET_OUT_OF_RANGE: the log start rose, or the end was lost."""
-        start = await list_offset(self, place, EARLIEST, committed=False)
-        end = await list_offset(self, place, LATEST, committed=False)
-        was_cut = self.history.partition(place).cuts > 0
+        start = await list_offset(self, partition, EARLIEST, committed=False)
+        end = await list_offset(self, partition, LATEST, committed=False)
+        was_cut = self.history.partition(partition).cuts > 0
         if start <= at <= end and not was_cut:
             self.findings.violation(
-                Law.OUT_OF_RANGE, f"{place}: {at} is out of range in {start} to {end}"
+                Law.OUT_OF_RANGE, f"{partition}: {at} is out of range in {start} to {end}"
             )
-        self.history.begins(place, start)
+        self.history.begins(partition, start)
         if at > end and not was_cut:
-            self.findings.violation(Law.END_KEPT, f"{place} ends at {end}, where {at} had been")
-        self._positions[place] = min(max(at, start), end)
+            self.findings.violation(Law.END_KEPT, f"{partition} ends at {end}, where {at} had been")
+        self._positions[partition] = min(max(at, start), end)

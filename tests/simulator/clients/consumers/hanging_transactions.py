@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from lakelog.protocol.producers import DescribeProducersRequest, TopicRequest
+from lakelog.protocol.transactions import DescribeProducersRequest, TopicRequest
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place
 from simulator.clients.client import Client
@@ -25,24 +25,24 @@ class HangingTransactionCheck(Client):
     A marker that compaction removed too early also leaves a hanging transaction.
     """
 
-    def __init__(self, context: ClientContext, name: str, places: list[Place]) -> None:
+    def __init__(self, context: ClientContext, name: str, partitions: list[Place]) -> None:
         super().__init__(context, name)
-        self._places = [*places, *_OFFSETS]
+        self._places = [*partitions, *_OFFSETS]
 
     async def run(self) -> None:
-        if any([await self._hanging(place) for place in self._places]):
+        if any([await self._hanging(partition) for partition in self._places]):
             await asyncio.sleep(2 * TIMEOUT_MS / 1000)
-        for place in self._places:
-            for producer in await self._hanging(place):
+        for partition in self._places:
+            for producer in await self._hanging(partition):
                 offset = producer.current_txn_start_offset
                 self.findings.violation(
                     Law.ENDS,
-                    f"{place}: the transaction of producer {producer.producer_id} at {offset} "
+                    f"{partition}: the transaction of producer {producer.producer_id} at {offset} "
                     "hangs",
                 )
 
-    async def _hanging(self, place: Place) -> list[Any]:
-        wanted = TopicRequest(name=place[0], partition_indexes=[place[1]])
+    async def _hanging(self, partition: Place) -> list[Any]:
+        wanted = TopicRequest(name=partition[0], partition_indexes=[partition[1]])
         answer = await self.ask(DescribeProducersRequest(topics=[wanted]), 0)
         (found,) = answer.topics[0].partitions
         if found.error_code:

@@ -30,15 +30,17 @@ _DECODED_MAX = 1 << 20
 
 
 def fetch_request(
-    place: Place, offset: int, *, committed: bool, max_bytes: int, max_wait_ms: int
+    partition: Place, offset: int, *, committed: bool, max_bytes: int, max_wait_ms: int
 ) -> FetchRequest:
-    wanted = FetchPartition(partition=place[1], fetch_offset=offset, partition_max_bytes=max_bytes)
+    wanted = FetchPartition(
+        partition=partition[1], fetch_offset=offset, partition_max_bytes=max_bytes
+    )
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=1,
         max_bytes=max_bytes,
         isolation_level=int(committed),
-        topics=[FetchTopic(topic=place[0], partitions=[wanted])],
+        topics=[FetchTopic(topic=partition[0], partitions=[wanted])],
     )
 
 
@@ -51,7 +53,7 @@ class FetchedRecords:
 
 
 def check_fetched(
-    history: RecordHistory, place: Place, offset: int, answer: Any, *, committed: bool
+    history: RecordHistory, partition: Place, offset: int, answer: Any, *, committed: bool
 ) -> FetchedRecords:
     """Check the batches in a response to a fetch from `offset`, and decode them.
 
@@ -64,20 +66,20 @@ def check_fetched(
     )
     gone: set[int] = set()
     values: list[tuple[int, bytes]] = []
-    at, compacted = offset, history.partition(place).compacted
+    at, compacted = offset, history.partition(partition).compacted
     for header, batch in iter_batches(answer.records or b""):
         if not check_crc(batch, 0, header):
             history.findings.violation(
-                Law.INTACT, f"{place}: the broker served a damaged batch at {at}"
+                Law.INTACT, f"{partition}: the broker served a damaged batch at {at}"
             )
             return FetchedRecords(values, header.last_offset + 1)
         history.findings.expect(
             Law.ADJACENT,
             (header.base_offset <= at or compacted) and header.last_offset >= at,
-            f"{place}: after {at} came the batch {header.base_offset} to {header.last_offset}",
+            f"{partition}: after {at} came the batch {header.base_offset} to {header.last_offset}",
         )
         at = header.last_offset + 1
-        history.note_epoch(place, header.last_offset, header.partition_leader_epoch)
+        history.note_epoch(partition, header.last_offset, header.partition_leader_epoch)
         while aborted and aborted[0][0] <= header.last_offset:
             gone.add(aborted.pop(0)[1])
         if header.is_control:
@@ -95,12 +97,13 @@ def check_fetched(
         history.findings.expect(
             Law.BELOW_STABLE,
             at <= max(answer.last_stable_offset, offset),
-            f"{place}: read up to {at}, beyond the last stable offset {answer.last_stable_offset}",
+            f"{partition}: read up to {at}, beyond the last stable offset "
+            f"{answer.last_stable_offset}",
         )
     history.findings.expect(
         Law.BELOW_WATERMARK,
         at <= max(answer.high_watermark, offset),
-        f"{place}: read up to {at}, beyond the high watermark {answer.high_watermark}",
+        f"{partition}: read up to {at}, beyond the high watermark {answer.high_watermark}",
     )
     return FetchedRecords(values, at)
 
@@ -113,19 +116,19 @@ def _name(record: Record) -> bytes:
     return bytes(header[1] or b"")
 
 
-def is_damaged(client: Client, place: Place, offset: int) -> bool:
+def is_damaged(client: Client, partition: Place, offset: int) -> bool:
     """Return whether CORRUPT_MESSAGE is right at this offset."""
     client.findings.counts["damaged batches reported"] += 1
-    return client.history.partition(place).is_hidden(offset)
+    return client.history.partition(partition).is_hidden(offset)
 
 
-async def list_offset(client: Client, place: Place, timestamp: int, *, committed: bool) -> int:
+async def list_offset(client: Client, partition: Place, timestamp: int, *, committed: bool) -> int:
     """Return the offset of a timestamp, `EARLIEST` or `LATEST`; retry until there is one."""
-    wanted = ListOffsetsPartition(partition_index=place[1], timestamp=timestamp)
+    wanted = ListOffsetsPartition(partition_index=partition[1], timestamp=timestamp)
     request = ListOffsetsRequest(
         replica_id=-1,
         isolation_level=int(committed),
-        topics=[ListOffsetsTopic(name=place[0], partitions=[wanted])],
+        topics=[ListOffsetsTopic(name=partition[0], partitions=[wanted])],
     )
     while True:
         answer = (await client.ask(request, 7)).topics[0].partitions[0]
@@ -135,34 +138,36 @@ async def list_offset(client: Client, place: Place, timestamp: int, *, committed
         await client.pause(0.1, 0.5)
 
 
-async def read_all(client: Client, place: Place, *, committed: bool) -> dict[int, bytes]:
+async def read_all(client: Client, partition: Place, *, committed: bool) -> dict[int, bytes]:
     """Return all values of a partition by offset, from its start to its current end."""
-    at = await list_offset(client, place, EARLIEST, committed=committed)
-    end = await list_offset(client, place, LATEST, committed=committed)
-    client.history.begins(place, at)
+    at = await list_offset(client, partition, EARLIEST, committed=committed)
+    end = await list_offset(client, partition, LATEST, committed=committed)
+    client.history.begins(partition, at)
     found: dict[int, bytes] = {}
     while at < end:
-        request = fetch_request(place, at, committed=committed, max_bytes=1 << 20, max_wait_ms=100)
+        request = fetch_request(
+            partition, at, committed=committed, max_bytes=1 << 20, max_wait_ms=100
+        )
         answer = (await client.ask(request, FETCH_VERSION)).responses[0].partitions[0]
-        if answer.error_code == ErrorCode.CORRUPT_MESSAGE and is_damaged(client, place, at):
+        if answer.error_code == ErrorCode.CORRUPT_MESSAGE and is_damaged(client, partition, at):
             at += 1
             continue
         if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             await client.pause(0.1, 0.5)
             continue
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            start = await list_offset(client, place, EARLIEST, committed=committed)
-            client.history.begins(place, start)
+            start = await list_offset(client, partition, EARLIEST, committed=committed)
+            client.history.begins(partition, start)
             if at < start:
                 at = start  # retention was faster
                 continue
         if answer.error_code != 0:
-            client.unexpected(f"a full read of {place} at {at}", answer.error_code)
+            client.unexpected(f"a full read of {partition} at {at}", answer.error_code)
             break
-        fetched = check_fetched(client.history, place, at, answer, committed=committed)
+        fetched = check_fetched(client.history, partition, at, answer, committed=committed)
         if fetched.next_offset == at:
             client.findings.violation(
-                Law.READABLE, f"{place}: nothing at {at}, though it ends at {end}"
+                Law.READABLE, f"{partition}: nothing at {at}, though it ends at {end}"
             )
             break
         found.update(fetched.values)

@@ -23,11 +23,11 @@ _SESSION_GONE = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_S
 
 
 class SessionConsumer(Consumer):
-    """`places` are of one topic. It sometimes forgets a partition, and adds it again later."""
+    """`partitions` are of one topic. It sometimes forgets a partition, and adds it again later."""
 
-    def __init__(self, context: ClientContext, name: str, places: list[Place]) -> None:
-        super().__init__(context, name, places, committed=False)
-        self._wanted = set(places)
+    def __init__(self, context: ClientContext, name: str, partitions: list[Place]) -> None:
+        super().__init__(context, name, partitions, committed=False)
+        self._wanted = set(partitions)
         self._begin()
 
     def replaced(self) -> SessionConsumer:
@@ -49,8 +49,15 @@ class SessionConsumer(Consumer):
 
     async def _fetch_all(self) -> None:
         known = self.history.partition
-        due = {place for place in self._wanted if known(place).end > self._positions[place]}
-        starts, cuts = self.context.brokers.starts, sum(known(place).cuts for place in self._wanted)
+        due = {
+            topic_partition
+            for topic_partition in self._wanted
+            if known(topic_partition).end > self._positions[topic_partition]
+        }
+        starts, cuts = (
+            self.context.brokers.starts,
+            sum(known(topic_partition).cuts for topic_partition in self._wanted),
+        )
         try:
             answer = await self.connection.call(self._request(), FETCH_VERSION)
         except NoResponse:
@@ -65,7 +72,9 @@ class SessionConsumer(Consumer):
             return
         self.findings.counts["fetches in sessions"] += self._epoch > 0
         self._session, self._epoch = answer.session_id, self._epoch + 1 if answer.session_id else 0
-        self._sent_positions = {place: self._positions[place] for place in self._wanted}
+        self._sent_positions = {
+            topic_partition: self._positions[topic_partition] for topic_partition in self._wanted
+        }
         found = {
             (topic.topic, partition.partition_index): partition
             for topic in answer.responses
@@ -86,14 +95,14 @@ class SessionConsumer(Consumer):
                 not left_out,
                 f"{self.name}: {left_out} are omitted, not unchanged",
             )
-        for place, partition in found.items():
-            await self.take(place, self._positions[place], partition)
+        for topic_partition, partition in found.items():
+            await self.take(topic_partition, self._positions[topic_partition], partition)
 
     def _request(self) -> FetchRequest:
         changed = [
-            place
-            for place in self._wanted
-            if self._sent_positions.get(place) != self._positions[place]
+            partition
+            for partition in self._wanted
+            if self._sent_positions.get(partition) != self._positions[partition]
         ]
         gone = sorted(self._sent_positions.keys() - self._wanted)
         topic = self._places[0][0]
@@ -112,13 +121,13 @@ class SessionConsumer(Consumer):
             else [],
         )
 
-    def _topics(self, places: Iterable[Place]) -> list[Any]:
+    def _topics(self, topic_partitions: Iterable[Place]) -> list[Any]:
         partitions = [
             FetchPartition(
-                partition=place[1],
-                fetch_offset=self._positions[place],
+                partition=topic_partition[1],
+                fetch_offset=self._positions[topic_partition],
                 partition_max_bytes=_MAX_BYTES,
             )
-            for place in places
+            for topic_partition in topic_partitions
         ]
         return [FetchTopic(topic=self._places[0][0], partitions=partitions)] if partitions else []

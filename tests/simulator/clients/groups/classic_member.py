@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -45,10 +45,10 @@ class ClassicMember(GroupClient):
         context: ClientContext,
         name: str,
         group: str,
-        places: list[Place],
+        partitions: list[Place],
         role: Role = DYNAMIC,
     ) -> None:
-        super().__init__(context, name, group, places, role)
+        super().__init__(context, name, group, partitions, role)
         self._transactions = MemberTransactions(self)
 
     @property
@@ -56,7 +56,9 @@ class ClassicMember(GroupClient):
         return super().may_stay_away and not self._transactions.is_open
 
     def replaced(self) -> ClassicMember:
-        successor = ClassicMember(self.context, self.next_name, self.group, self.places, self.role)
+        successor = ClassicMember(
+            self.context, self.next_name, self.group, self.topic_partitions, self.role
+        )
         successor._transactions.is_open = self._transactions.is_open
         return successor
 
@@ -136,12 +138,14 @@ class ClassicMember(GroupClient):
         """
         if self.context.plan.faults & {"disk full", "disk error"}:
             return
-        place = self.some_place(self.places)
+        partition = self.some_place(self.topic_partitions)
         if self.rng.random() < 0.5:
-            done = await self._transactions.commit(place, generation, self._member_id, keep=False)
+            done = await self._transactions.commit(
+                partition, generation, self._member_id, keep=False
+            )
             how = "in a transaction"
         else:
-            done, how = await self.commit(place, generation, self._member_id), "by itself"
+            done, how = await self.commit(partition, generation, self._member_id), "by itself"
         self.findings.expect(
             Law.OLD_GENERATION,
             not done or self.context.brokers.starts != starts,
@@ -153,7 +157,7 @@ class ClassicMember(GroupClient):
         return [
             SyncGroupRequestAssignment(
                 member_id=member_id,
-                assignment=json.dumps(self.places[number :: len(members)]).encode(),
+                assignment=json.dumps(self.topic_partitions[number :: len(members)]).encode(),
             )
             for number, member_id in enumerate(members)
         ]
@@ -188,7 +192,7 @@ class ClassicMember(GroupClient):
         """Sometimes commit as the fenced member, which must fail; then join again."""
         self.was_fenced(member_id, starts)
         if self._generation >= 0 and self.rng.random() < 0.5:
-            await self.commit(self.some_place(self.places), self._generation, member_id)
+            await self.commit(self.some_place(self.topic_partitions), self._generation, member_id)
         self._forget()
         await self.pause(0.5, 4.0)
 
@@ -199,8 +203,8 @@ class ClassicMember(GroupClient):
 
     async def _stay(self, mine: list[Place]) -> None:
         """Send heartbeats and commits until a rebalance, or for some time while groups change."""
-        for place in mine:
-            await self.fetch_offset(place)
+        for partition in mine:
+            await self.fetch_offset(partition)
         beats = self.rng.randint(3, 25)
         while beats > 0 or self.conditions.is_settling:
             if self.is_over:
@@ -221,12 +225,12 @@ class ClassicMember(GroupClient):
         if self.rng.random() < 0.5:
             await self._go()
 
-    async def _commit(self, place: Place) -> None:
+    async def _commit(self, partition: Place) -> None:
         if self.instance is None and self.rng.random() < _IN_A_TRANSACTION:
             keep = self.rng.random() < 0.7
-            await self._transactions.commit(place, self._generation, self._member_id, keep=keep)
+            await self._transactions.commit(partition, self._generation, self._member_id, keep=keep)
         else:
-            await self.commit(place, self._generation, self._member_id)
+            await self.commit(partition, self._generation, self._member_id)
 
     async def _go(self) -> None:
         """Leave the group; a static member may just stop, or be removed by an administrator."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.group_members import ConsumerGroupHeartbeatRequest, TopicPartitions
+from lakelog.protocol.groups import ConsumerGroupHeartbeatRequest, MemberPartitions
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from simulator.checkers.membership_history import Lease
 from simulator.clients.client import RETRIABLE
@@ -31,12 +31,16 @@ class ConsumerMember(GroupClient):
     _topic_ids: dict[bytes, str]
 
     def replaced(self) -> ConsumerMember:
-        return ConsumerMember(self.context, self.next_name, self.group, self.places, self.role)
+        return ConsumerMember(
+            self.context, self.next_name, self.group, self.topic_partitions, self.role
+        )
 
     async def run(self) -> None:
         await self.find_coordinator()
         await self.stay_down()
-        self._topic_ids = {await self._topic_id(name): name for name in {self.places[0][0]}}
+        self._topic_ids = {
+            await self._topic_id(name): name for name in {self.topic_partitions[0][0]}
+        }
         while not self.is_over:
             self._begin()
             await self._stay()
@@ -62,7 +66,7 @@ class ConsumerMember(GroupClient):
 
     async def _act_as_zombie(self) -> None:
         """Send requests as a process that slept, after its member left."""
-        await self.commit(self.some_place(self.places), self._epoch, self._member_id)
+        await self.commit(self.some_place(self.topic_partitions), self._epoch, self._member_id)
         await self._beat()
         self.owned = frozenset()
 
@@ -149,20 +153,20 @@ class ConsumerMember(GroupClient):
         self.owned = frozenset()
         self.was_fenced(self._member_id, starts)
         if self.rng.random() < 0.5:
-            await self.commit(self.some_place(self.places), self._epoch, self._member_id)
+            await self.commit(self.some_place(self.topic_partitions), self._epoch, self._member_id)
         await self.pause(0.5, 4.0)
 
     @property
     def _regex(self) -> str:
-        name = self.places[0][0]
+        name = self.topic_partitions[0][0]
         return f"{name[:-1]}[{name[-1]}]"
 
-    def _owned(self) -> list[TopicPartitions]:
+    def _owned(self) -> list[MemberPartitions]:
         """Return the owned partitions for a heartbeat; a joining member has none."""
         if not self.owned:
             return []
         return [
-            TopicPartitions(
+            MemberPartitions(
                 topic_id=topic_id,
                 partitions=sorted(index for topic, index in self.owned if topic == name),
             )
@@ -172,11 +176,11 @@ class ConsumerMember(GroupClient):
     async def _read(self) -> None:
         if not self.owned:
             return
-        place = self.some_place(sorted(self.owned))
+        partition = self.some_place(sorted(self.owned))
         if self.rng.random() < 0.5:
-            await self.commit(place, self._epoch, self._member_id)
+            await self.commit(partition, self._epoch, self._member_id)
         else:
-            await self.fetch_offset(place)
+            await self.fetch_offset(partition)
 
     async def _leave(self) -> None:
         """Leave the group; a static member mostly for a while, and keeps its assignment."""

@@ -47,7 +47,7 @@ DYNAMIC = Role()
 
 
 class GroupClient(Client):
-    """A member of `group`, which reads `places`."""
+    """A member of `group`, which reads `partitions`."""
 
     owned: frozenset[Place] = frozenset()
     """Its assigned partitions, as far as it knows."""
@@ -57,12 +57,12 @@ class GroupClient(Client):
         context: ClientContext,
         name: str,
         group: str,
-        places: list[Place],
+        partitions: list[Place],
         role: Role = DYNAMIC,
     ) -> None:
         super().__init__(context, name)
         self.group = group
-        self.places = places
+        self.topic_partitions = partitions
         self.role = role
 
     @property
@@ -128,18 +128,18 @@ class GroupClient(Client):
                 return
             await self.pause(0.1, 0.5)
 
-    async def commit(self, place: Place, epoch: int, member_id: str) -> bool:
+    async def commit(self, partition: Place, epoch: int, member_id: str) -> bool:
         """Commit an offset once, in a generation or epoch; return whether it was acknowledged."""
-        value = self.offsets.will_commit(self.group, place)
+        value = self.offsets.will_commit(self.group, partition)
         entry = OffsetCommitRequestPartition(
-            partition_index=place[1], committed_offset=value, committed_metadata=""
+            partition_index=partition[1], committed_offset=value, committed_metadata=""
         )
         request = OffsetCommitRequest(
             group_id=self.group,
             generation_id_or_member_epoch=epoch,
             member_id=member_id,
             group_instance_id=self.instance,
-            topics=[OffsetCommitRequestTopic(name=place[0], partitions=[entry])],
+            topics=[OffsetCommitRequestTopic(name=partition[0], partitions=[entry])],
         )
         starts, fenced = self.context.brokers.starts, self.is_fenced(member_id)
         try:
@@ -150,21 +150,21 @@ class GroupClient(Client):
             self.was_fenced(member_id, starts)
         elif answer.error_code == 0:
             self.expect_refused("a commit", member_id, fenced)
-            self.offsets.acknowledged(self.group, place, value, self.home.log_ends())
+            self.offsets.acknowledged(self.group, partition, value, self.home.log_ends())
             return True
         elif answer.error_code not in _NOT_NOW | EXPELLED:
             self.unexpected("OffsetCommit", answer.error_code)
         return False
 
-    async def fetch_offset(self, place: Place, *, insist: bool = False) -> None:
+    async def fetch_offset(self, partition: Place, *, insist: bool = False) -> None:
         """Fetch and check a committed offset; with `insist`, retry until there is a response."""
-        wanted = OffsetFetchRequestTopics(name=place[0], partition_indexes=[place[1]])
+        wanted = OffsetFetchRequestTopics(name=partition[0], partition_indexes=[partition[1]])
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=self.group, topics=[wanted])],
             require_stable=True,
         )
         while True:
-            at_least = self.offsets.last_done(self.group, place)
+            at_least = self.offsets.last_done(self.group, partition)
             asked_at = self.now
             try:
                 (group,) = (await self.connection.call(request, 8)).groups
@@ -177,9 +177,9 @@ class GroupClient(Client):
             if code == 0:
                 found = group.topics[0].partitions[0].committed_offset
                 if self.conditions.cut_at >= asked_at:
-                    at_least = min(at_least, self.offsets.last_done(self.group, place))
-                self.offsets.fetched(self.group, place, found, at_least)
-                self.note("offset", place, found)
+                    at_least = min(at_least, self.offsets.last_done(self.group, partition))
+                self.offsets.fetched(self.group, partition, found, at_least)
+                self.note("offset", partition, found)
                 return
             if code not in _NOT_NOW:
                 self.unexpected("OffsetFetch", code)

@@ -36,7 +36,9 @@ class MemberTransactions:
         self._count = 0
         self.is_open = False
 
-    async def commit(self, place: Place, generation: int, member_id: str, *, keep: bool) -> bool:
+    async def commit(
+        self, partition: Place, generation: int, member_id: str, *, keep: bool
+    ) -> bool:
         """Commit an offset in a transaction, which is committed if `keep`, else aborted.
 
         Returns whether the broker accepted the offset.
@@ -47,14 +49,14 @@ class MemberTransactions:
             return False
         self._count += 1
         transaction = member.history.begin(f"{self._id}/{member.name}/{self._count}")
-        value = member.offsets.will_commit(member.group, place, transaction)
-        request = offset_request(self._id, identity, member.group, place, value)
+        value = member.offsets.will_commit(member.group, partition, transaction)
+        request = offset_request(self._id, identity, member.group, partition, value)
         request.generation_id_or_member_epoch, request.member_id = generation, member_id
         answer = await self._call(request, _COMMIT_VERSION)
         code = None if answer is None else answer.topics[0].partitions[0].error_code
         if code == 0:
             ends = member.home.log_ends()
-            member.offsets.acknowledged(member.group, place, value, ends)
+            member.offsets.acknowledged(member.group, partition, value, ends)
             member.findings.counts["offsets in members' transactions"] += 1
         elif code is not None and code not in _REFUSED and not member.may_be_stale(began):
             member.unexpected("TxnOffsetCommit", code)

@@ -42,5 +42,5 @@ async def settle(
 
 
 def _is_settled(members: list[GroupClient]) -> bool:
-    owned = sorted(place for member in members for place in member.owned)
-    return owned == sorted(members[0].places)
+    owned = sorted(partition for member in members for partition in member.owned)
+    return owned == sorted(members[0].topic_partitions)

@@ -40,14 +40,14 @@ def batch_of(
 
 
 def produce_request(
-    place: Place, batch: bytes, *, acks: int = -1, transaction: str | None = None
+    partition: Place, batch: bytes, *, acks: int = -1, transaction: str | None = None
 ) -> ProduceRequest:
-    data = PartitionProduceData(index=place[1], records=batch)
+    data = PartitionProduceData(index=partition[1], records=batch)
     return ProduceRequest(
         transactional_id=transaction,
         acks=acks,
         timeout_ms=5_000,
-        topic_data=[TopicProduceData(name=place[0], partition_data=[data])],
+        topic_data=[TopicProduceData(name=partition[0], partition_data=[data])],
     )
 
 

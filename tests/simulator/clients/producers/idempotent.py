@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.transactions import InitProducerIdRequest
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place
 from simulator.clients.client import RETRIABLE, Client
@@ -21,7 +21,7 @@ _SKIP = 0.04
 
 @dataclass(slots=True)
 class _Batch:
-    place: Place
+    topic_partition: Place
     values: list[bytes]
     data: bytes
     starts: int
@@ -37,9 +37,11 @@ class _Batch:
 class PlainProducer(Client):
     """A producer with acks 0, 1 or -1; its retries may append a value twice."""
 
-    def __init__(self, context: ClientContext, name: str, places: list[Place], acks: int) -> None:
+    def __init__(
+        self, context: ClientContext, name: str, partitions: list[Place], acks: int
+    ) -> None:
         super().__init__(context, name)
-        self._places = places
+        self._places = partitions
         self._acks = acks
 
     def replaced(self) -> PlainProducer:
@@ -48,9 +50,12 @@ class PlainProducer(Client):
     async def run(self) -> None:
         while not self.conditions.is_ending:
             await self.pause(0.0, 1.0)
-            place, values = self.some_place(self._places), self.new_values(self.rng.randint(1, 4))
-            self.history.will_send(place, values, timestamp=self.context.simulator.wall_ms())
-            request = produce_request(place, batch_of(self, values), acks=self._acks)
+            partition, values = (
+                self.some_place(self._places),
+                self.new_values(self.rng.randint(1, 4)),
+            )
+            self.history.will_send(partition, values, timestamp=self.context.simulator.wall_ms())
+            request = produce_request(partition, batch_of(self, values), acks=self._acks)
             for _ in range(3):
                 asked_at = self.now
                 try:
@@ -62,8 +67,8 @@ class PlainProducer(Client):
                     await self.pause(0.1, 1.0)
                     continue
                 if answer.error_code == 0:
-                    self.note("acked", place, answer.base_offset)
-                    self.history.acknowledged(place, answer.base_offset, values)
+                    self.note("acked", partition, answer.base_offset)
+                    self.history.acknowledged(partition, answer.base_offset, values)
                     break
                 if answer.error_code not in RETRIABLE:
                     self.unexpected("Produce", answer.error_code)
@@ -75,10 +80,10 @@ class IdempotentProducer(Client):
     """Retries every batch until it is acknowledged; `keyed` for a compacted topic."""
 
     def __init__(
-        self, context: ClientContext, name: str, places: list[Place], *, keyed: bool = False
+        self, context: ClientContext, name: str, partitions: list[Place], *, keyed: bool = False
     ) -> None:
         super().__init__(context, name)
-        self._places = places
+        self._places = partitions
         self._keyed = keyed
         self._identity = (-1, -1)
         self._identified_at = 0.0
@@ -97,29 +102,33 @@ class IdempotentProducer(Client):
             await self.pause(0.0, 0.6)
             batches = [self._next() for _ in range(self.rng.choice((1, 1, 2, _IN_FLIGHT_MAX)))]
             for number, batch in enumerate(batches):
-                batch.followed = any(other.place == batch.place for other in batches[number + 1 :])
+                batch.followed = any(
+                    other.topic_partition == batch.topic_partition
+                    for other in batches[number + 1 :]
+                )
             sending = [asyncio.ensure_future(self._send(batch)) for batch in batches]
             await asyncio.gather(*sending)
             for batch in batches:
                 await self._insist(batch)
-            if self.rng.random() < _SKIP and batches[-1].place in self._sequences:
-                await self._skip_sequence(batches[-1].place)
+            if self.rng.random() < _SKIP and batches[-1].topic_partition in self._sequences:
+                await self._skip_sequence(batches[-1].topic_partition)
 
-    async def _skip_sequence(self, place: Place) -> None:
+    async def _skip_sequence(self, partition: Place) -> None:
         """Send a batch with a gap before its sequence: the broker has to reject it."""
         values, starts = self.new_values(1), self.context.brokers.starts
         now = self.now
         self.history.will_send(
-            place, values, made_at=now, timestamp=self.context.simulator.wall_ms()
+            partition, values, made_at=now, timestamp=self.context.simulator.wall_ms()
         )
-        producer = (*self._identity, self._sequences[place] + 1 + self.rng.randrange(5))
+        producer = (*self._identity, self._sequences[partition] + 1 + self.rng.randrange(5))
         data = batch_of(self, values, producer, keyed=self._keyed)
-        batch = _Batch(place, values, data, starts, now)
+        batch = _Batch(partition, values, data, starts, now)
         if await self._send(batch) == 0:
             self.findings.expect(
                 Law.NO_GAP,
-                self._may_be_forgotten(batch) or self.history.forgets(place, self._identified_at),
-                f"{self.name}: a batch behind a gap in the sequence of {place} was appended",
+                self._may_be_forgotten(batch)
+                or self.history.forgets(partition, self._identified_at),
+                f"{self.name}: a batch behind a gap in the sequence of {partition} was appended",
             )
             await self._identify()
 
@@ -144,28 +153,28 @@ class IdempotentProducer(Client):
         self._begun.clear()
 
     def _next(self) -> _Batch:
-        place = self.some_place(self._places)
+        partition = self.some_place(self._places)
         key = self.some_key() if self._keyed else b""
         values = self.new_values(self.rng.randint(1, 4), key=key)
         now = self.now
         self.history.will_send(
-            place,
+            partition,
             values,
             once=True,
             made_at=now,
             producer_id=self._identity[0],
             timestamp=self.context.simulator.wall_ms(),
         )
-        sequence = self._sequences.get(place, 0)
-        self._sequences[place] = sequence + len(values)
+        sequence = self._sequences.get(partition, 0)
+        self._sequences[partition] = sequence + len(values)
         data = batch_of(self, values, (*self._identity, sequence), keyed=self._keyed)
-        batch = _Batch(place, values, data, self.context.brokers.starts, now)
-        batch.begins = place not in self._begun
+        batch = _Batch(partition, values, data, self.context.brokers.starts, now)
+        batch.begins = partition not in self._begun
         return batch
 
     async def _send(self, batch: _Batch) -> int:
         """Return the error code; REQUEST_TIMED_OUT without a response."""
-        request = produce_request(batch.place, batch.data)
+        request = produce_request(batch.topic_partition, batch.data)
         try:
             answer = answer_of(await self.connection.call(request, _VERSION))
         except NoResponse:
@@ -173,9 +182,9 @@ class IdempotentProducer(Client):
         code: int = answer.error_code
         if code == 0:
             batch.acked = True
-            self._begun.add(batch.place)
-            self.note("acked", batch.place, answer.base_offset)
-            self.history.acknowledged(batch.place, answer.base_offset, batch.values)
+            self._begun.add(batch.topic_partition)
+            self.note("acked", batch.topic_partition, answer.base_offset)
+            self.history.acknowledged(batch.topic_partition, answer.base_offset, batch.values)
             if self.rng.random() < 0.05:
                 await self._repeat(batch, answer.base_offset)
         return code
@@ -183,17 +192,17 @@ class IdempotentProducer(Client):
     async def _repeat(self, batch: _Batch, offset: int) -> None:
         """Send an acknowledged batch again, as after a lost response: it keeps its offset."""
         try:
-            request = produce_request(batch.place, batch.data)
+            request = produce_request(batch.topic_partition, batch.data)
             answer = answer_of(await self.connection.call(request, _VERSION))
         except NoResponse:
             return
         if answer.error_code == 0:
             self._note_again(batch)
-        if answer.error_code == 0 and not self.history.partition(batch.place).cuts:
+        if answer.error_code == 0 and not self.history.partition(batch.topic_partition).cuts:
             self.findings.expect(
                 Law.SAME_BATCH,
                 answer.base_offset in (offset, -1)
-                or self.history.forgets(batch.place, batch.made_at),
+                or self.history.forgets(batch.topic_partition, batch.made_at),
                 f"{self.name}: a batch at {offset} was appended again at {answer.base_offset}",
             )
 
@@ -221,8 +230,8 @@ class IdempotentProducer(Client):
 
     def _note_again(self, batch: _Batch) -> None:
         """Note that a broker appended a batch after its successors."""
-        if batch.followed and self.history.forgets(batch.place, self._identified_at):
-            self._gone_back.add(batch.place)
+        if batch.followed and self.history.forgets(batch.topic_partition, self._identified_at):
+            self._gone_back.add(batch.topic_partition)
 
     def _may_be_forgotten(self, batch: _Batch) -> bool:
         """Return whether the broker may have forgotten the batch, or its predecessor.
@@ -233,7 +242,11 @@ class IdempotentProducer(Client):
         unknown producer begins at any sequence).
         """
         history, restarted = self.history, self.context.brokers.starts != batch.starts
-        is_new = restarted or history.forgets(batch.place, self._identified_at)
-        may_lead = batch.followed or batch.place in self._gone_back
+        is_new = restarted or history.forgets(batch.topic_partition, self._identified_at)
+        may_lead = batch.followed or batch.topic_partition in self._gone_back
         is_overtaken = batch.begins and batch.followed
-        return history.partition(batch.place).cuts > 0 or (is_new and may_lead) or is_overtaken
+        return (
+            history.partition(batch.topic_partition).cuts > 0
+            or (is_new and may_lead)
+            or is_overtaken
+        )

@@ -49,10 +49,10 @@ class SinkQuery(TransactionalProducer):
         self,
         context: ClientContext,
         name: str,
-        places: list[Place],
+        partitions: list[Place],
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        super().__init__(context, name, places, _BUMPING)
+        super().__init__(context, name, partitions, _BUMPING)
         self._sink_id = self._id
         self._run = QueryRun(self._sink_id, _QUERY, "", -1, -1)
         self._checkpoint = checkpoint or Checkpoint()
@@ -145,17 +145,17 @@ class SinkQuery(TransactionalProducer):
             return None
         counts: dict[Place, int] = {}
         for _ in range(self.rng.randint(1, 2)):
-            place = self.some_place(self._places)
-            if not await self._sent(transaction, place):
+            partition = self.some_place(self._places)
+            if not await self._sent(transaction, partition):
                 return None
-            counts[place] = self._sequences[place]
+            counts[partition] = self._sequences[partition]
             await self.pause(0.0, 0.3 if self.rng.random() < 0.95 else 10.0)
-        written = tuple(RecordCount(*place, records) for place, records in counts.items())
+        written = tuple(RecordCount(*partition, records) for partition, records in counts.items())
         return requests.winner(Receipt(self._id, *self._identity, written))
 
-    async def _sent(self, transaction: Transaction, place: Place) -> bool:
+    async def _sent(self, transaction: Transaction, partition: Place) -> bool:
         try:
-            await self._send(transaction, place)
+            await self._send(transaction, partition)
         except TransactionOver:
             return False
         return True

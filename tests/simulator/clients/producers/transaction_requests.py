@@ -7,8 +7,7 @@ from lakelog.protocol.offsets import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from lakelog.protocol.producers import InitProducerIdRequest
-from lakelog.protocol.transactions import EndTxnRequest
+from lakelog.protocol.transactions import EndTxnRequest, InitProducerIdRequest
 from simulator.checkers.observations import Place
 
 TIMEOUT_MS = 8_000
@@ -25,18 +24,18 @@ def init_request(transactional_id: str) -> InitProducerIdRequest:
 
 
 def offset_request(
-    transactional_id: str, identity: Identity, group: str, place: Place, value: int
+    transactional_id: str, identity: Identity, group: str, partition: Place, value: int
 ) -> TxnOffsetCommitRequest:
     """Return a TxnOffsetCommit request that names no member of the group."""
     entry = TxnOffsetCommitRequestPartition(
-        partition_index=place[1], committed_offset=value, committed_metadata=""
+        partition_index=partition[1], committed_offset=value, committed_metadata=""
     )
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group,
         producer_id=identity[0],
         producer_epoch=identity[1],
-        topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[entry])],
+        topics=[TxnOffsetCommitRequestTopic(name=partition[0], partitions=[entry])],
     )
 
 

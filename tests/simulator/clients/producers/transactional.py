@@ -58,7 +58,7 @@ class TransactionalProducer(Client):
         self,
         context: ClientContext,
         name: str,
-        places: list[Place],
+        partitions: list[Place],
         version: int,
         *,
         keyed: bool = False,
@@ -66,7 +66,7 @@ class TransactionalProducer(Client):
     ) -> None:
         super().__init__(context, name)
         self._pause_s = pause_s
-        self._places = places
+        self._places = partitions
         self._version = version
         self._keyed = keyed
         self._id = name.partition("'")[0]
@@ -126,14 +126,14 @@ class TransactionalProducer(Client):
         that has not heard of its successor may take the batch for a repeated one, and answers as it
         did before.
         """
-        place, values = self.some_place(self._places), self.new_values(1)
+        partition, values = self.some_place(self._places), self.new_values(1)
         zombie = self.history.begin(f"{self.name}/zombie")
         zombie.fate = Fate.ABORTED
         self.history.will_send(
-            place, values, transaction=zombie, timestamp=self.context.simulator.wall_ms()
+            partition, values, transaction=zombie, timestamp=self.context.simulator.wall_ms()
         )
         batch = batch_of(self, values, (*old, 0), transactional=True, keyed=self._keyed)
-        request = produce_request(place, batch, transaction=self._id)
+        request = produce_request(partition, batch, transaction=self._id)
         try:
             response = await self.connection.call(request, 12 if self._version == 2 else 11)
         except NoResponse:
@@ -203,17 +203,17 @@ class TransactionalProducer(Client):
 
     async def _fill(self, transaction: Transaction) -> None:
         for _ in range(self.rng.randint(1, 3)):
-            place = self.some_place(self._places)
-            await self._add(place)
-            await self._send(transaction, place)
+            partition = self.some_place(self._places)
+            await self._add(partition)
+            await self._send(transaction, partition)
             await self.pause(0.0, self._pause_s if self.rng.random() < 0.95 else 10.0)
         if self.rng.random() < 0.4:
             await self._commit_offset(transaction)
 
-    async def _add(self, place: Place) -> None:
+    async def _add(self, partition: Place) -> None:
         if self._version == 2:
             return
-        topics = [AddPartitionsToTxnTopic(name=place[0], partitions=[place[1]])]
+        topics = [AddPartitionsToTxnTopic(name=partition[0], partitions=[partition[1]])]
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=self._identity[0],
@@ -226,26 +226,26 @@ class TransactionalProducer(Client):
             if await self._is_done("AddPartitionsToTxn", result.partition_error_code):
                 return
 
-    async def _send(self, transaction: Transaction, place: Place) -> None:
+    async def _send(self, transaction: Transaction, partition: Place) -> None:
         key = self.some_key() if self._keyed else b""
         values = self.new_values(self.rng.randint(1, 3), key=key)
         self.history.will_send(
-            place,
+            partition,
             values,
             once=True,
             transaction=transaction,
             producer_id=self._identity[0],
             timestamp=self.context.simulator.wall_ms(),
         )
-        sequence = self._sequences.get(place, 0)
-        self._sequences[place] = sequence + len(values)
+        sequence = self._sequences.get(partition, 0)
+        self._sequences[partition] = sequence + len(values)
         producer = (*self._identity, sequence)
         batch = batch_of(self, values, producer, transactional=True, keyed=self._keyed)
-        request = produce_request(place, batch, transaction=self._id)
+        request = produce_request(partition, batch, transaction=self._id)
         while True:
             answer = answer_of(await self._produce(request, 12 if self._version == 2 else 11))
             if answer.error_code == 0:
-                self.history.acknowledged(place, answer.base_offset, values)
+                self.history.acknowledged(partition, answer.base_offset, values)
             if await self._is_done("Produce", answer.error_code):
                 return
 
@@ -266,14 +266,14 @@ class TransactionalProducer(Client):
                 "AddOffsetsToTxn", (await self.ask(request, 3)).error_code
             ):
                 pass
-        place = self.some_place(self._places)
-        value = self.offsets.will_commit(self._id, place, transaction)
-        commit = offset_request(self._id, self._identity, self._id, place, value)
+        partition = self.some_place(self._places)
+        value = self.offsets.will_commit(self._id, partition, transaction)
+        commit = offset_request(self._id, self._identity, self._id, partition, value)
         version = 5 if self._version == 2 else 3
         while True:
             answer = (await self.ask(commit, version)).topics[0].partitions[0]
             if answer.error_code == 0:
-                self.offsets.acknowledged(self._id, place, value, self.home.log_ends())
+                self.offsets.acknowledged(self._id, partition, value, self.home.log_ends())
             if await self._is_done("TxnOffsetCommit", answer.error_code):
                 return
 

@@ -49,7 +49,7 @@ def test_an_exported_file_is_imported(
 
 
 @pytest.mark.parametrize(
-    ("target", "place", "code", "reason"),
+    ("target", "file_name", "code", "reason"),
     [
         ("metadata.db", "metadata.db", "LL0708", "exists already"),
         ("new.db", "missing.db", "LL0903", "is missing"),
@@ -57,10 +57,12 @@ def test_an_exported_file_is_imported(
     ],
 )
 def test_a_wrong_place_is_named(
-    file: Path, tmp_path: Path, target: str, place: str, code: str, reason: str
+    file: Path, tmp_path: Path, target: str, file_name: str, code: str, reason: str
 ) -> None:
     with pytest.raises(CliError, match=reason) as caught:
-        export_file(str(tmp_path / target), metadata=f"sqlite:{tmp_path / place}", verbosity=_SHOWN)
+        export_file(
+            str(tmp_path / target), metadata=f"sqlite:{tmp_path / file_name}", verbosity=_SHOWN
+        )
     assert caught.value.code == code
 
 

@@ -7,21 +7,19 @@ from lakelog.client.admin.transactions import ActiveProducer, SinkChild, SinkCon
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError
 from lakelog.protocol.commit_sets import ChildState, SinkState
-from lakelog.protocol.producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
 from lakelog.protocol.transactions import (
     DescribedTransaction,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
+    PartitionResponse,
+    ProducerState,
     TopicData,
+    TopicResponse,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -127,8 +125,8 @@ def test_hanging_transactions_are_open_and_unknown_to_all_coordinators(
     ]
     broker.on(DescribeTransactionsRequest, *states)
     found = Transactions(cluster).hanging(["orders"])
-    places = [(each.topic, each.partition, each.producer.producer_id) for each in found]
-    assert places == [("orders", 0, 3), ("orders", 0, 7)]
+    hanging = [(each.topic, each.partition, each.producer.producer_id) for each in found]
+    assert hanging == [("orders", 0, 3), ("orders", 0, 7)]
     (request,) = broker.asked(ListTransactionsRequest)
     assert request.producer_id_filters == [3, 4, 5, 7]
 

@@ -63,8 +63,8 @@ def columns(position: Position, count: int = 1000, max_bytes: int = 1 << 20, **w
 def as_record(row: dict[str, Any]) -> ConsumerRecord:
     headers = tuple((pair["key"], pair["value"]) for pair in row["headers"] or ())
     time = int(row["timestamp"].timestamp() * 1000 + 0.5)
-    place = (row["topic"], row["partition"], row["offset"], time)
-    return ConsumerRecord(*place, row["key"], row["value"], headers, row["timestampType"])
+    position = (row["topic"], row["partition"], row["offset"], time)
+    return ConsumerRecord(*position, row["key"], row["value"], headers, row["timestampType"])
 
 
 def test_columns_are_named_and_typed_as_in_the_spark_source() -> None:

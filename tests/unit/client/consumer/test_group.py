@@ -14,7 +14,8 @@ from lakelog.client.committed import Committed
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GroupMember
 from lakelog.client.errors import ClientError
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
+    FindCoordinatorRequest,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -26,7 +27,6 @@ from lakelog.protocol.group_members import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from lakelog.protocol.groups import FindCoordinatorRequest
 from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,

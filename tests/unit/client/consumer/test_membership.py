@@ -10,7 +10,7 @@ from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolSubscription,
     decode_versioned,
 )
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,

@@ -20,7 +20,7 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.records.batch import read_header
 from lakelog.records.record import decode_records
 from scripted_broker import ScriptedBroker
@@ -125,9 +125,9 @@ def test_rows_are_sent_in_order_without_a_flush(broker: ScriptedBroker) -> None:
     rows = {"value": ["a", "b", "c", "d"], "partition": [1, 0, 1, 1], "topic": ["orders"] * 4}
     with producer_of(broker, batch_bytes=140) as producer:
         delivery = producer.send_table(pa.table(rows))
-        places = delivery.result(60)
+        written_parts = delivery.result(60)
     assert (delivery.count, delivery.done) == (4, True)
-    assert sorted(places) == [
+    assert sorted(written_parts) == [
         WrittenRows("orders", 0, 70, 1),
         WrittenRows("orders", 1, 70, 3),
     ]

@@ -75,8 +75,8 @@ def test_offset_and_time_are_known_as_far_as_the_broker_said(
     """With acks=0, and for some duplicates, the offset is unknown."""
     result = BatchResult("t", 0)
     result.succeed(base, append_time)
-    place = Delivery(result, 1, 77).result()
-    assert (place.offset, place.timestamp) == expected
+    position = Delivery(result, 1, 77).result()
+    assert (position.offset, position.timestamp) == expected
 
 
 def test_a_caller_in_another_thread_is_woken() -> None:

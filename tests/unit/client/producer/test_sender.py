@@ -19,7 +19,7 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from scripted_broker import Answer, ScriptedBroker, topic_id

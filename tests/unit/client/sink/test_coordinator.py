@@ -19,13 +19,14 @@ from lakelog.client.sink import (
 )
 from lakelog.client.sink.coordinator import AnotherQueryError, SinkError, check_sink
 from lakelog.protocol.commit_sets import ChildState, Refusal, RefusedCommitSet, SinkState
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.transactions import (
     DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
 )
 from scripted_broker import ScriptedBroker
 

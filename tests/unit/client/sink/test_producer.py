@@ -16,8 +16,12 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
-from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.transactions import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from lakelog.records.batch import read_header
 from scripted_broker import Answer, ScriptedBroker
 

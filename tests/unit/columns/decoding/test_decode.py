@@ -161,8 +161,8 @@ def outcome(batch: bytearray, *, compiled: bool) -> pa.Table | str:
 def test_both_ways_read_a_null_in_more_bytes_than_it_needs() -> None:
     batch = make([(5, b"", b"", [])])
     assert batch[65:67] == b"\0\0"
-    for place in (65, 66):
-        long = batch[:place] + b"\x81\0" + batch[place + 1 :]
+    for damaged_at in (65, 66):
+        long = batch[:damaged_at] + b"\x81\0" + batch[damaged_at + 1 :]
         long[61] += 2
         long[8:12] = (len(long) - 12).to_bytes(4, "big")
         plain = outcome(long, compiled=False)
@@ -187,7 +187,7 @@ def test_both_ways_refuse_the_same_bytes_with_the_same_words() -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     content=rows,
-    place=st.integers(0, 10_000),
+    damaged_at=st.integers(0, 10_000),
     bytes_=st.binary(min_size=1, max_size=12),
     count=st.none() | st.integers(-2, 9),
     delta=st.none() | st.integers(-2, 9),
@@ -196,7 +196,7 @@ def test_both_ways_refuse_the_same_bytes_with_the_same_words() -> None:
 )
 def test_both_ways_agree_on_hostile_bytes(
     content: list[Row],
-    place: int,
+    damaged_at: int,
     bytes_: bytes,
     count: int | None,
     delta: int | None,
@@ -205,7 +205,7 @@ def test_both_ways_agree_on_hostile_bytes(
 ) -> None:
     """With damaged records and with any numbers in the header."""
     batch = make(content)
-    start = 61 + place % (len(batch) - 61)
+    start = 61 + damaged_at % (len(batch) - 61)
     bytes_ = bytes_[: len(batch) - start]
     batch[start : start + len(bytes_)] = bytes_
     header = read_header(batch)

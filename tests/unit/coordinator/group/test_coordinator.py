@@ -13,7 +13,7 @@ from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.limits import ConsumerConfig
 from lakelog.coordinator.shard import TransactionMarker
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,
     JoinGroupResponse,

@@ -165,8 +165,8 @@ async def test_abandoned_pending_members_keep_no_group_out(setup: Setup) -> None
 @in_virtual_time(groups_max=2, partitions=8, offsets_retention_check_ms=600_000)
 async def test_a_group_without_members_makes_room_for_others(setup: Setup) -> None:
     """The partition does not matter."""
-    places = {setup.coordinator.partition_for(group) for group in ("a", "b", "c")}
-    assert len(places) == 3
+    partitions = {setup.coordinator.partition_for(group) for group in ("a", "b", "c")}
+    assert len(partitions) == 3
     for group in ("a", "b"):
         (member,) = await form(setup, 1, group=group)
         await leave(setup, (member.member_id, None), group=group)

@@ -23,7 +23,7 @@ from lakelog.base.memory_budget import Account, Share
 from lakelog.coordinator.group.offsets import PendingOffsets
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
 from lakelog.coordinator.shard import TransactionMarker
-from lakelog.protocol.group_members import JoinGroupResponse
+from lakelog.protocol.groups import JoinGroupResponse
 from lakelog.protocol.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

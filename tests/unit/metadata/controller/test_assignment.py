@@ -124,7 +124,7 @@ _BROKERS = st.lists(
     st.tuples(st.integers(0, 50), st.sampled_from([None, "a", "b", "c"])),
     min_size=1,
     max_size=8,
-    unique_by=lambda place: place[0],
+    unique_by=lambda keyed: keyed[0],
 )
 
 

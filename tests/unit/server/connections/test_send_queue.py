@@ -117,8 +117,8 @@ def test_a_reader_that_goes_elsewhere_has_that_read_and_no_more_than_it_asks_for
     transport, sink, _ = connect()
     data = random.Random(8).randbytes(8 << 20)
     transport.cold = set(pages(0, len(data)))
-    places = [6 << 20, 1 << 20, 3 << 20]
-    for number, start in enumerate(places):
+    offsets = [6 << 20, 1 << 20, 3 << 20]
+    for number, start in enumerate(offsets):
         sink.slices[request(number)] = FakeSlice(data, start, 100_000)
         before = len(transport.cold)
         transport.incoming += frame(request(number))
@@ -127,7 +127,9 @@ def test_a_reader_that_goes_elsewhere_has_that_read_and_no_more_than_it_asks_for
             next(job for job in transport.offloaded if job.callback is not None).finish()
             transport.run()
         assert before - len(transport.cold) <= 150
-    assert bytes(transport.sent) == b"".join(b"<" + data[at : at + 100_000] + b">" for at in places)
+    assert bytes(transport.sent) == b"".join(
+        b"<" + data[at : at + 100_000] + b">" for at in offsets
+    )
 
 
 def test_a_device_that_fails_ends_the_connection() -> None:
@@ -323,7 +325,7 @@ def test_the_loop_is_never_first_at_a_page_that_has_the_kernel_read_ahead() -> N
     transport, sink, _ = connect()
     data = random.Random(9).randbytes(24 << 20)
     transport.cold = set(pages(0, 1 << 20))
-    transport.marked = {place // 4096 for place in range(3 << 20, len(data), 5 << 20)}
+    transport.marked = {offset // 4096 for offset in range(3 << 20, len(data), 5 << 20)}
     iterations = read_in_sequence(transport, sink, data, 1 << 20)
     assert [number for number, count in enumerate(iterations) if count] == [0, *range(1, 24, 4)]
     assert not transport.marked

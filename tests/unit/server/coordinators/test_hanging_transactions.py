@@ -14,8 +14,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
-from lakelog.protocol.producers import InitProducerIdRequest
-from lakelog.protocol.transactions import DescribedTransaction, TopicData
+from lakelog.protocol.transactions import DescribedTransaction, InitProducerIdRequest, TopicData
 from lakelog.server.coordinators.hanging_transactions import HangingWatch
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.log import Log

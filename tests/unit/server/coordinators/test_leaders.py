@@ -130,8 +130,8 @@ def test_each_leader_gets_its_markers(world: MemoryBroker) -> None:
     (sent,) = request.markers
     assert (sent.producer_id, sent.producer_epoch, sent.transaction_result) == (7, 0, True)
     assert (sent.coordinator_epoch, sent.transaction_version, sent.decision) == (3, 2, 9)
-    places = [(topic.name, topic.partition_indexes) for topic in sent.topics]
-    assert places == [("clicks", [0]), ("orders", [1, 3])]
+    asked_partitions = [(topic.name, topic.partition_indexes) for topic in sent.topics]
+    assert asked_partitions == [("clicks", [0]), ("orders", [1, 3])]
     assert world.partition("orders", 0).log.log_end_offset == 1
 
 

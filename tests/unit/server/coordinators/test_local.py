@@ -17,11 +17,11 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerRecord, Record
-from lakelog.protocol.group_members import ConsumerGroupHeartbeatRequest
-from lakelog.protocol.producers import InitProducerIdRequest
+from lakelog.protocol.groups import ConsumerGroupHeartbeatRequest
+from lakelog.protocol.transactions import InitProducerIdRequest
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.coordinators.local import ProducerIds
-from lakelog.server.handlers.group_members import consumer_group_heartbeat, join_group
+from lakelog.server.handlers.groups import consumer_group_heartbeat, join_group
 from lakelog.server.handlers.offsets import offset_commit
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.marks import BOOT_ID

@@ -8,7 +8,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.coordinator.transaction.requests import NO_SEQUENCE, WrittenTo
-from lakelog.protocol.producers import (
+from lakelog.protocol.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
@@ -228,13 +228,13 @@ class OtherBroker:
         )
 
 
-def last(world: MemoryBroker, other: OtherBroker | None, *places: WrittenTo) -> list[int]:
+def last(world: MemoryBroker, other: OtherBroker | None, *targets: WrittenTo) -> list[int]:
     peers: dict[int, Any] = {OTHER: other}
     broker = world.broker
     leaders = PartitionLeaders(OWN, lambda: broker.image, peers.get, 30.0)
     logs = ClusterProducerLogs(leaders, broker.partitions, world.tasks)
-    found = world.run(logs.last_sequences(places))
-    return [found[place] for place in places]
+    found = world.run(logs.last_sequences(targets))
+    return [found[written_to] for written_to in targets]
 
 
 def state(epoch: int, sequence: int, start: int) -> ProducerState:
@@ -254,8 +254,8 @@ def test_the_leaders_of_other_partitions_are_asked_for_these_producers_only(
     for index in (0, 2):
         world.change_leader("orders", OTHER, (OTHER,), index=index)
     other = OtherBroker(state(3, 41, 10))
-    places = [WrittenTo("orders", index, 7, 3) for index in (2, 1, 0)]
-    assert last(world, other, *places) == [41, NO_SEQUENCE, 41]
+    targets = [WrittenTo("orders", index, 7, 3) for index in (2, 1, 0)]
+    assert last(world, other, *targets) == [41, NO_SEQUENCE, 41]
     (request,) = other.requests
     assert request.producer_ids == [7]
     assert [(each.name, each.partition_indexes) for each in request.topics] == [("orders", [0, 2])]
@@ -275,8 +275,8 @@ def test_this_broker_reads_its_own_partitions(world: MemoryBroker) -> None:
     world.append("orders", producer=(6, 2, 0), count=3)
     now = world.clock.wall_ms()
     append_in_transaction(world.partition("orders").log, (7, 3, 0), now_ms=now)
-    places = [WrittenTo("orders", 0, *each) for each in ((7, 3), (7, 4), (6, 2), (8, 0))]
-    assert last(world, None, *places) == [0, NO_SEQUENCE, NO_SEQUENCE, NO_SEQUENCE]
+    targets = [WrittenTo("orders", 0, *each) for each in ((7, 3), (7, 4), (6, 2), (8, 0))]
+    assert last(world, None, *targets) == [0, NO_SEQUENCE, NO_SEQUENCE, NO_SEQUENCE]
 
 
 def test_a_deleted_topic_has_no_records(world: MemoryBroker) -> None:

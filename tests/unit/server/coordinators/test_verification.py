@@ -17,7 +17,6 @@ from lakelog.protocol.fetch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -29,6 +28,8 @@ from lakelog.protocol.transactions import (
     DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     ListTransactionsRequest,
     ListTransactionsResponse,
 )

@@ -10,7 +10,7 @@ import pytest
 
 from lakelog.protocol.api import api_for
 from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.group_members import HeartbeatRequest
+from lakelog.protocol.groups import HeartbeatRequest
 from lakelog.server.monitoring.http import Request, Response
 from lakelog.server.monitoring.pages import TAILS_MAX, Pages, RequestTail, compat, detail
 from lakelog.server.monitoring.readiness import Check
@@ -197,7 +197,7 @@ def samples(lines: Iterable[str], name: str, *labels: str) -> list[float]:
 
 def test_a_partition_has_one_line_for_each_number(sources: Sources) -> None:
     lines = list(detail(sources))
-    place = 'topic="orders",partition="1"'
+    labels = 'topic="orders",partition="1"'
     expected = {
         "log_start_offset": 0,
         "log_end_offset": 5,
@@ -206,7 +206,7 @@ def test_a_partition_has_one_line_for_each_number(sources: Sources) -> None:
         "segments": 1,
         "producers": 1,
     }
-    shown = {name: samples(lines, f"lakelog_partition_{name}", place) for name in expected}
+    shown = {name: samples(lines, f"lakelog_partition_{name}", labels) for name in expected}
     assert shown == {name: [number] for name, number in expected.items()}
 
 
@@ -224,9 +224,9 @@ def test_the_other_exporters_names_show_replicas_that_lag(
     world.change_leader("orders", 1, (1, 2), index=1)
     world.change_leader("orders", 1, isr, index=1)
     lines = list(compat(sources))
-    place = 'topic="orders",partition="1"'
-    assert samples(lines, "kafka_topic_partition_in_sync_replica", place) == [len(isr)]
+    labels = 'topic="orders",partition="1"'
+    assert samples(lines, "kafka_topic_partition_in_sync_replica", labels) == [len(isr)]
     name = "kafka_topic_partition_under_replicated_partition"
-    assert samples(lines, name, place) == [len(isr) < 2]
+    assert samples(lines, name, labels) == [len(isr) < 2]
     assert samples(lines, "kafka_topic_partitions", 'topic="orders"') == [11]
-    assert samples(lines, "kafka_topic_partition_current_offset", place) == [5]
+    assert samples(lines, "kafka_topic_partition_current_offset", labels) == [5]

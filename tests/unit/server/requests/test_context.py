@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.groups import HeartbeatRequest, HeartbeatResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from memory_broker import CLIENT_ID, MemoryBroker

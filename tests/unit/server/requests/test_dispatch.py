@@ -18,7 +18,7 @@ from lakelog.protocol.fetch import (
     FetchResponse,
     PartitionData,
 )
-from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.groups import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.protocol.produce import ProduceRequest, ProduceResponse
 from lakelog.server.connections.request_sink import ProtocolViolation

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from lakelog.protocol.api import Api
-from lakelog.protocol.group_members import HeartbeatResponse
+from lakelog.protocol.groups import HeartbeatResponse
 from lakelog.protocol.metadata import (
     MetadataResponse,
     MetadataResponsePartition,

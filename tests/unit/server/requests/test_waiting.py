@@ -15,7 +15,7 @@ from doubles.randomness import SeededRandom
 from lakelog.base.memory_budget import Share
 from lakelog.protocol.api import Api
 from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.groups import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

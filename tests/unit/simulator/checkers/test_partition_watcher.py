@@ -28,7 +28,7 @@ class NoDamage:
         self._disk = disk
         self.cut: int | None = None
 
-    def cut_of(self, place: Place) -> int | None:
+    def cut_of(self, partition: Place) -> int | None:
         return self.cut
 
     def undamaged(self, path: Path) -> bytes:

@@ -116,7 +116,7 @@ def test_retention_decides_how_far_a_log_start_may_rise(history: RecordHistory) 
 
 
 def test_a_forgotten_producer_may_write_a_value_again(history: RecordHistory) -> None:
-    history.forgets = lambda place, since: since < 2.0
+    history.forgets = lambda partition, since: since < 2.0
     history.will_send(PLACE, [b"a"], once=True, made_at=1.0)
     for offset in (0, 1, 0):
         history.read(PLACE, offset, b"a", committed=False)
@@ -129,7 +129,7 @@ def test_a_forgotten_producer_may_write_a_value_again(history: RecordHistory) ->
 
 
 def test_a_producer_in_a_transaction_is_not_forgotten(history: RecordHistory) -> None:
-    history.forgets = lambda place, since: True
+    history.forgets = lambda partition, since: True
     send(history, b"a", once=True, fate=Fate.COMMITTED)
     history.read(PLACE, 0, b"a", committed=True)
     history.read(PLACE, 1, b"a", committed=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import InitProducerIdRequest, InitProducerIdResponse
 from scripted_clients import ScriptedWorld, scripted_world
 from simulator.checkers.compaction import TOMBSTONE
 from simulator.checkers.laws import Law

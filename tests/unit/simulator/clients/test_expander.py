@@ -28,8 +28,8 @@ from simulator.clients.expander import Expander
 BROKERS = (1, 2, 4)
 
 
-def expander(world: ScriptedWorld, places: list[Place]) -> Expander:
-    return Expander(world.context, "expander", "growing", [places])
+def expander(world: ScriptedWorld, partitions: list[Place]) -> Expander:
+    return Expander(world.context, "expander", "growing", [partitions])
 
 
 def described(count: int) -> tuple[type[MetadataRequest], MetadataResponse]:
@@ -41,9 +41,9 @@ def described(count: int) -> tuple[type[MetadataRequest], MetadataResponse]:
 def test_new_partitions_are_noted_for_other_clients() -> None:
     grown = CreatePartitionsTopicResult(name="growing")
     created = CreatableTopicResult(name="growing0")
-    places: list[Place] = [("growing", 0)]
+    partitions: list[Place] = [("growing", 0)]
     with scripted_world() as world:
-        client = expander(world, places)
+        client = expander(world, partitions)
         broker = world.answer(
             client,
             described(1),
@@ -60,8 +60,8 @@ def test_new_partitions_are_noted_for_other_clients() -> None:
         assert topic.assignments is not None
         assert all(set(each.broker_ids) <= set(BROKERS) for each in topic.assignments)
     assert {topic.count for topic in grown_to} <= {2, 3}
-    assert ("growing", 1) in places
-    assert {name for name, _ in places} > {"growing"}
+    assert ("growing", 1) in partitions
+    assert {name for name, _ in partitions} > {"growing"}
 
 
 @pytest.mark.parametrize(

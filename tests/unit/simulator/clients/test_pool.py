@@ -24,7 +24,9 @@ class SleepingMember(ConsumerMember):
         await asyncio.sleep(3600)
 
     def replaced(self) -> SleepingMember:
-        return SleepingMember(self.context, self.next_name, self.group, self.places, self.role)
+        return SleepingMember(
+            self.context, self.next_name, self.group, self.topic_partitions, self.role
+        )
 
 
 def crash_often(world: World, number: int = 0, times: int = 20) -> None:

@@ -14,11 +14,10 @@ from lakelog.protocol.fetch import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from lakelog.protocol.group_members import HeartbeatRequest
+from lakelog.protocol.groups import HeartbeatRequest
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
-from lakelog.protocol.producers import InitProducerIdRequest
-from lakelog.protocol.transactions import AddPartitionsToTxnRequest
+from lakelog.protocol.transactions import AddPartitionsToTxnRequest, InitProducerIdRequest
 from simulator.clients.producers.batches import produce_request
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.routing import CoordinatorOf, LeaderOf, RoutedConnection, route_of

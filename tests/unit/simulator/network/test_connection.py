@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakelog.protocol.api import api_for
-from lakelog.protocol.group_members import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.groups import HeartbeatRequest, HeartbeatResponse
 from lakelog.wire.framing import encode_response
 from simulator.engine.loop import SimulatedLoop
 from simulator.engine.process import Process

@@ -15,7 +15,7 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.records.batch import read_header
 from lakelog.records.record import decode_records
 from lakelog.spark.demo import pipeline

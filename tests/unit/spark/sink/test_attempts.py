@@ -9,6 +9,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client import sink as client
+from lakelog.client import sink as sinks
 from lakelog.client.errors import ClientError, UnsupportedError
 from lakelog.client.sink import (
     AnotherQueryError,
@@ -89,10 +90,10 @@ class FakeProducer:
 
     def __init__(self, bootstrap: str, **settings: Any) -> None: ...
 
-    def open(self, run: QueryRun, *place: int) -> None:
+    def open(self, run: QueryRun, *identity: int) -> None:
         if STATE.open_error is not None:
             raise STATE.open_error
-        STATE.calls.append(("open", *place))
+        STATE.calls.append(("open", *identity))
 
     def send_table(self, rows: pa.RecordBatch, topic: str | None) -> None:
         STATE.calls += rows.column("value").to_pylist()
@@ -111,8 +112,8 @@ class FakeProducer:
 @pytest.fixture(autouse=True)
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     STATE.__init__()  # type: ignore[misc]
-    monkeypatch.setattr(attempts, "Sink", FakeSink)
-    monkeypatch.setattr(attempts, "SinkProducer", FakeProducer)
+    monkeypatch.setattr(sinks, "Sink", FakeSink)
+    monkeypatch.setattr(sinks, "SinkProducer", FakeProducer)
     yield STATE
     attempts._kept.clear()
 

@@ -18,9 +18,13 @@ from lakelog.protocol.offsets import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.transactions import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from lakelog.spark.sink.control import Batch, Content, Control, Step
 from lakelog.spark.sink.options import (
     BatchOrderError,

@@ -249,8 +249,8 @@ def _raise(store: Store, number: int, *by: int) -> None:
 
     def add(data: bytearray) -> None:
         for at, more in enumerate(by, number):
-            place = slice(at * len(make_batch(2)), at * len(make_batch(2)) + 8)
-            data[place] = (int.from_bytes(data[place], "big") + more).to_bytes(8, "big")
+            damaged = slice(at * len(make_batch(2)), at * len(make_batch(2)) + 8)
+            data[damaged] = (int.from_bytes(data[damaged], "big") + more).to_bytes(8, "big")
 
     _change(store, add)
 

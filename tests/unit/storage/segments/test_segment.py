@@ -134,10 +134,10 @@ def test_the_greatest_time_of_a_cut_log_is_a_records_in_spite_of_a_wrong_entry()
     segment = log.segments[0]
     path = segment.path(TIME_INDEX)
     file = store.disk.open(path)
-    place = (WRONG - 1) * TIME_ENTRY_SIZE
-    time, offset = struct.unpack(">qi", file.read_at(place, TIME_ENTRY_SIZE))
+    position = (WRONG - 1) * TIME_ENTRY_SIZE
+    time, offset = struct.unpack(">qi", file.read_at(position, TIME_ENTRY_SIZE))
     assert (time, offset) == (NOW + 52, 17)
-    file.write_at(place, struct.pack(">qi", time + 5, offset))
+    file.write_at(position, struct.pack(">qi", time + 5, offset))
     file.close()
     log.truncate_to(18)
     assert (segment.max_timestamp, segment.indexes.max_timestamp_offset) == (NOW + 52, 17)

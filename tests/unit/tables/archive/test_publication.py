@@ -83,8 +83,8 @@ def publication(
 ) -> Publication:
     monkeypatch.setattr(Publication, "_admin", lambda _: cast("Admin", cluster))
     monkeypatch.setattr(module, "TopicClient", lambda *_, **__: cluster.others)
-    place = warehouse_at(str(folder))
-    made = Publication("b:1", "orders", "orders", place, notes.append)
+    warehouse = warehouse_at(str(folder))
+    made = Publication("b:1", "orders", "orders", warehouse, notes.append)
     made.claim()
     return made
 
@@ -118,8 +118,8 @@ def test_a_disabled_topic_gets_the_place_of_its_table_and_a_group(
     cluster = Cluster(enable="false")
     made = publication(cluster, monkeypatch, tmp_path, [])
     made.publish({0: 5})
-    place = {"table.name": "", "table.warehouse": str(tmp_path), "table.catalog": ""}
-    assert cluster.values == {"table.enable": "false"} | place
+    table_keys = {"table.name": "", "table.warehouse": str(tmp_path), "table.catalog": ""}
+    assert cluster.values == {"table.enable": "false"} | table_keys
     assert len(cluster.committed) == 1
 
 
@@ -238,12 +238,12 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 def opened(
-    place: Warehouse, *, null_timestamps: bool = False, errors: OnBadRecord | None = None
+    warehouse: Warehouse, *, null_timestamps: bool = False, errors: OnBadRecord | None = None
 ) -> ArchiveJob:
     return open_job(
         "b:1",
         "orders",
-        place,
+        warehouse,
         "orders",
         batch_bytes=1000,
         file_bytes=500,
@@ -254,119 +254,121 @@ def opened(
 
 
 def test_a_job_has_the_identity_of_topic_and_table(tmp_path: Path) -> None:
-    place = open_warehouse(str(tmp_path))
-    job = opened(place)
+    warehouse = open_warehouse(str(tmp_path))
+    job = opened(warehouse)
 
     assert (job.topic_id, job.identifier) == ("id", ("lakelog", "orders"))
-    assert job.location.startswith(place.location)
+    assert job.location.startswith(warehouse.location)
     assert job.uuid == str(job.address.load().metadata.table_uuid)
-    assert opened(place) == job
+    assert opened(warehouse) == job
 
 
 def test_the_key_of_the_topic_decides_about_typed_columns(tmp_path: Path, log: Log) -> None:
-    place = open_warehouse(str(tmp_path))
-    assert not opened(place).is_json
+    warehouse = open_warehouse(str(tmp_path))
+    assert not opened(warehouse).is_json
     log.keys = {"table.value.format": "json"}
-    job = opened(place)
+    job = opened(warehouse)
     assert job.is_json
     with job.address.load().update_schema() as update:
         update.add_column("data", LongType())
     with pytest.raises(ValueError, match="has a column 'data' of type int64"):
-        opened(place)
+        opened(warehouse)
 
 
 def test_the_key_of_the_topic_names_the_schema_registry(
     tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = open_warehouse(str(tmp_path))
+    warehouse = open_warehouse(str(tmp_path))
     log.keys = {"table.schema.registry.url": "http://registry:8081"}
-    assert opened(place).registry is None, "unless the format is registry"
+    assert opened(warehouse).registry is None, "unless the format is registry"
     log.keys["table.value.format"] = "registry"
     monkeypatch.setenv("LAKELOG_SCHEMA_REGISTRY_USER_INFO", "me:secret")
-    job = opened(place)
+    job = opened(warehouse)
     assert job.registry == RegistryAddress("http://registry:8081", "me:secret")
     assert ArchiveJob.from_json(job.to_json()) == job
     assert "secret" not in repr(job)
 
     log.keys["table.schema.registry.url"] = "registry"
     with pytest.raises(ValueError, match="'registry' is not the URL of a schema registry"):
-        opened(place)
+        opened(warehouse)
     del log.keys["table.schema.registry.url"]
     with pytest.raises(OptionError, match=r"table\.schema\.registry\.url is not set: run lakelog"):
-        opened(place)
+        opened(warehouse)
 
 
 def test_a_job_decodes_values_without_ids_with_the_newest_version_at_its_start(
     tmp_path: Path, log: Log
 ) -> None:
-    place = open_warehouse(str(tmp_path))
+    warehouse = open_warehouse(str(tmp_path))
     with schema_registry() as registry:
         log.keys = {"table.value.format": "registry-latest"}
         log.keys["table.schema.registry.url"] = registry.url
         with pytest.raises(SyncError, match="version latest of the subject 'orders-value': Subj"):
-            opened(place)
+            opened(warehouse)
         registry.register("orders-value", '"int"')
-        assert opened(place).schema_without_ids == ("orders-value", 1)
+        assert opened(warehouse).schema_without_ids == ("orders-value", 1)
         registry.register("orders-value", "message X {}", "PROTOBUF")
         with pytest.raises(SyncError, match="PROTOBUF, which is not supported"):
-            opened(place)
+            opened(warehouse)
         log.keys["table.value.format"] = "registry"
-        assert opened(place).schema_without_ids is None
+        assert opened(warehouse).schema_without_ids is None
 
 
 def test_null_timestamps_add_a_column_once(tmp_path: Path) -> None:
-    place = open_warehouse(str(tmp_path))
-    number = opened(place, null_timestamps=True).raw_timestamp_id
+    warehouse = open_warehouse(str(tmp_path))
+    number = opened(warehouse, null_timestamps=True).raw_timestamp_id
 
-    column = opened(place).address.load().schema().find_field(number)
+    column = opened(warehouse).address.load().schema().find_field(number)
     assert (column.name, column.required) == ("rawTimestamp", False)
-    assert opened(place, null_timestamps=True).raw_timestamp_id == number
+    assert opened(warehouse, null_timestamps=True).raw_timestamp_id == number
 
 
 def test_a_table_of_another_topic_of_this_name_is_rejected(tmp_path: Path, log: Log) -> None:
-    place = open_warehouse(str(tmp_path))
-    commit_batch(opened(place).address, write_batch(opened(place).address, 0, 5, topic_id="id"))
-    assert opened(place).topic_id == "id"
+    warehouse = open_warehouse(str(tmp_path))
+    commit_batch(
+        opened(warehouse).address, write_batch(opened(warehouse).address, 0, 5, topic_id="id")
+    )
+    assert opened(warehouse).topic_id == "id"
 
     log.topic_id = "new-id"
     with pytest.raises(SyncError, match=r"topic id id; 'orders' is new-id now.*another name"):
-        opened(place)
+        opened(warehouse)
 
 
 def test_a_table_in_another_warehouse_is_rejected(tmp_path: Path) -> None:
-    place = open_warehouse(str(tmp_path))
-    opened(place)
+    warehouse = open_warehouse(str(tmp_path))
+    opened(warehouse)
 
     with pytest.raises(ValueError, match="not in file:///elsewhere: archive into a table of"):
-        opened(replace(place, location="file:///elsewhere"))
+        opened(replace(warehouse, location="file:///elsewhere"))
 
 
 def test_dead_letters_have_a_table_beside_the_topics(tmp_path: Path, log: Log) -> None:
-    place = open_warehouse(str(tmp_path))
-    job = opened(place)
+    warehouse = open_warehouse(str(tmp_path))
+    job = opened(warehouse)
     assert (job.errors, job.dead_letters_location, find_dead_letters(job.address)) == (
         "stop",
         "",
         None,
     )
     log.keys["table.errors"] = "dead-letter"
-    job = opened(place)
+    job = opened(warehouse)
     dead_letters = find_dead_letters(job.address)
     assert dead_letters is not None
     assert job.dead_letters_location == dead_letters.location()
     assert job.dead_letters_uuid == str(dead_letters.metadata.table_uuid)
-    assert opened(place, errors=OnBadRecord.SKIP).errors == "skip", "the option comes first"
+    assert opened(warehouse, errors=OnBadRecord.SKIP).errors == "skip", "the option comes first"
 
     log.keys["table.errors"] = "ignore"
     with pytest.raises(OptionError, match=r"table\.errors is 'ignore'"):
-        opened(place)
+        opened(warehouse)
 
 
 def test_dead_letters_of_another_topic_are_rejected(tmp_path: Path, log: Log) -> None:
-    place = open_warehouse(str(tmp_path))
-    address = opened(place).address
+    warehouse = open_warehouse(str(tmp_path))
+    address = opened(warehouse).address
     commit_batch(address, with_dead_letters(address, 0, 5, (1, 1), topic_id="id"))
     open_catalog(address.catalog).drop_table(address.identifier)
     log.topic_id = "another"
     with pytest.raises(SyncError, match="orders_dead_letters has dead letters of another topic"):
-        opened(place, errors=OnBadRecord.DEAD_LETTER)
+        opened(warehouse, errors=OnBadRecord.DEAD_LETTER)

@@ -128,10 +128,10 @@ def found(**keys: str) -> CompactedTableLocation | None:
 
 
 def test_the_table_is_beside_the_archive() -> None:
-    place = found(latest="true")
-    assert place is not None
-    assert place.address == TableAddress(ARCHIVE.catalog, ("lakelog", "sales_latest"))
-    assert (place.buckets, place.interval_s) == (16, 1.5)
+    location = found(latest="true")
+    assert location is not None
+    assert location.address == TableAddress(ARCHIVE.catalog, ("lakelog", "sales_latest"))
+    assert (location.buckets, location.interval_s) == (16, 1.5)
     named = found(latest="true", latest_name="customers")
     assert named is not None
     assert named.address.identifier == ("lakelog", "customers")
@@ -146,9 +146,9 @@ def test_a_table_may_have_stayed_after_its_key_was_reset() -> None:
     log = Log({0: 0})
     log.keys = {"table.latest": "false", **SETTINGS}
     client = cast(TopicClient, log)
-    place = find_compacted(client, "orders", ARCHIVE, also_disabled=True)
-    assert place is not None
-    assert place.address.identifier == ("lakelog", "sales_latest")
+    location = find_compacted(client, "orders", ARCHIVE, also_disabled=True)
+    assert location is not None
+    assert location.address.identifier == ("lakelog", "sales_latest")
     log.keys = {}
     assert find_compacted(client, "orders", ARCHIVE, also_disabled=True) is None
 

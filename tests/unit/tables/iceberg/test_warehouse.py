@@ -24,8 +24,8 @@ def test_a_path_that_pyiceberg_cannot_write_to_is_refused(tmp_path: Path) -> Non
 
 
 def test_the_catalog_may_be_elsewhere(tmp_path: Path) -> None:
-    place = open_warehouse(str(tmp_path / "tables"), str(tmp_path / "catalog"))
-    assert place.catalog == {
+    warehouse = open_warehouse(str(tmp_path / "tables"), str(tmp_path / "catalog"))
+    assert warehouse.catalog == {
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog/catalog.db",
         "warehouse": f"file://{tmp_path}/tables",

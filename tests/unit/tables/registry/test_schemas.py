@@ -242,8 +242,8 @@ def serialize(registry: Registry) -> Callable[..., Row]:
     client = SchemaRegistryClient({"url": registry.url})
 
     def run(schema: Any, value: Any, *, in_header: bool = False) -> Row:
-        place = header_schema_id_serializer if in_header else prefix_schema_id_serializer
-        conf = {"schema.id.serializer": place}
+        id_serializer = header_schema_id_serializer if in_header else prefix_schema_id_serializer
+        conf = {"schema.id.serializer": id_serializer}
         serializer = AvroSerializer(client, json.dumps(schema), conf=conf)
         headers: Any = []
         context = SerializationContext("orders", MessageField.VALUE, headers)

@@ -61,10 +61,10 @@ def client(topics: Topics | None = None) -> TopicClient:
 
 def place_to_drop(found: TopicClient, topic: str) -> TableLocation | None:
     """The place that the keys name, if the table may be dropped for the topic."""
-    place = find_locations(found, [topic], also_disabled=True).get(topic)
-    if place is not None:
-        check_droppable(found, topic, place)
-    return place
+    location = find_locations(found, [topic], also_disabled=True).get(topic)
+    if location is not None:
+        check_droppable(found, topic, location)
+    return location
 
 
 class Cluster:
@@ -79,15 +79,15 @@ class Cluster:
 
 def test_a_topic_gets_a_table_and_loses_it(tmp_path: Path) -> None:
     cluster = Cluster()
-    admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path))
-    address = create(admin, client(), "orders", place, "sales")
+    admin, warehouse = cast("Admin", cluster), open_warehouse(str(tmp_path))
+    address = create(admin, client(), "orders", warehouse, "sales")
     assert cluster.values == {
         "table.enable": "true",
         "table.name": "sales",
         "table.warehouse": str(tmp_path),
         "table.catalog": "",
     }
-    assert create(admin, client(), "orders", place, "sales") == address, "it may be repeated"
+    assert create(admin, client(), "orders", warehouse, "sales") == address, "it may be repeated"
     commit_batch(address, write_batch(address, 0, 3))
     assert files(address) == 1
 
@@ -100,8 +100,8 @@ def test_a_topic_gets_a_table_and_loses_it(tmp_path: Path) -> None:
 
 def test_the_table_of_newest_records_is_dropped_too(tmp_path: Path) -> None:
     cluster = Cluster()
-    admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path))
-    address = create(admin, client(), "orders", place, "orders", compacted=True)
+    admin, warehouse = cast("Admin", cluster), open_warehouse(str(tmp_path))
+    address = create(admin, client(), "orders", warehouse, "orders", compacted=True)
     assert cluster.values["table.latest"] == "true"
     compacted = TableAddress(address.catalog, ("lakelog", "orders_latest"))
     ensure_table(compacted)
@@ -136,8 +136,8 @@ def test_a_drop_that_fails_is_completed_by_the_next_one(
 ) -> None:
     cluster, topics = Cluster(), Topics()
     topics.keys_of["orders"] = cluster.values
-    admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path))
-    address = create(admin, client(topics), "orders", place, "sold", compacted=True)
+    admin, warehouse = cast("Admin", cluster), open_warehouse(str(tmp_path))
+    address = create(admin, client(topics), "orders", warehouse, "sold", compacted=True)
     open_dead_letters(address, TOPIC_ID)
     compacted = TableAddress(address.catalog, ("lakelog", "sold_latest"))
     ensure_table(compacted)
@@ -189,9 +189,9 @@ def test_dead_letters_whose_files_are_half_deleted_are_found(
 def test_a_disabled_topic_names_a_table_to_drop_while_it_has_no_other_owner(
     tmp_path: Path,
 ) -> None:
-    cluster, topics, place = Cluster(), Topics(), open_warehouse(str(tmp_path))
+    cluster, topics, warehouse = Cluster(), Topics(), open_warehouse(str(tmp_path))
     admin = cast("Admin", cluster)
-    address = create(admin, client(topics), "orders", place, "shared")
+    address = create(admin, client(topics), "orders", warehouse, "shared")
     enabled = dict(cluster.values)
     topics.keys_of["orders"] = enabled | {"table.enable": "false"}
     found = place_to_drop(client(topics), "orders")
@@ -207,8 +207,8 @@ def test_a_disabled_topic_names_a_table_to_drop_while_it_has_no_other_owner(
 def test_a_table_with_rows_is_dropped_for_their_topic_only(
     tmp_path: Path, is_enabled: bool
 ) -> None:
-    cluster, topics, place = Cluster(), Topics(), open_warehouse(str(tmp_path))
-    address = create(cast("Admin", cluster), client(topics), "orders", place, "shared")
+    cluster, topics, warehouse = Cluster(), Topics(), open_warehouse(str(tmp_path))
+    address = create(cast("Admin", cluster), client(topics), "orders", warehouse, "shared")
     commit_batch(address, write_batch(address, 0, 3))
     keys = cluster.values | {"table.enable": str(is_enabled).lower()}
     topics.keys_of = {"orders": dict(keys), "sales": dict(keys)}
@@ -223,8 +223,8 @@ def test_a_table_with_rows_is_dropped_for_their_topic_only(
 
 def test_a_drop_without_the_catalog_keeps_the_keys(tmp_path: Path) -> None:
     cluster, away = Cluster(), tmp_path / "away"
-    admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path / "warehouse"))
-    address = create(admin, client(), "orders", place, "orders")
+    admin, warehouse = cast("Admin", cluster), open_warehouse(str(tmp_path / "warehouse"))
+    address = create(admin, client(), "orders", warehouse, "orders")
     keys = dict(cluster.values)
     (tmp_path / "warehouse").rename(away)
     with pytest.raises(FileNotFoundError, match=r"catalog\.db does not exist on this host: mount"):
@@ -234,9 +234,9 @@ def test_a_drop_without_the_catalog_keeps_the_keys(tmp_path: Path) -> None:
 
 
 def test_a_topic_with_the_name_of_dead_letters_keeps_its_table(tmp_path: Path) -> None:
-    admin, place = cast("Admin", Cluster()), open_warehouse(str(tmp_path))
-    address = create(admin, client(), "orders", place, "orders")
-    other = create(admin, client(), "sales", place, "orders_dead_letters")
+    admin, warehouse = cast("Admin", Cluster()), open_warehouse(str(tmp_path))
+    address = create(admin, client(), "orders", warehouse, "orders")
+    other = create(admin, client(), "sales", warehouse, "orders_dead_letters")
     commit_batch(other, write_batch(other, 0, 3))
 
     drop(admin, "orders", address, purge=True)
@@ -245,29 +245,29 @@ def test_a_topic_with_the_name_of_dead_letters_keeps_its_table(tmp_path: Path) -
 
 
 def test_the_table_of_another_topic_is_not_taken(tmp_path: Path) -> None:
-    cluster, topics, place = Cluster(), Topics(), open_warehouse(str(tmp_path))
+    cluster, topics, warehouse = Cluster(), Topics(), open_warehouse(str(tmp_path))
     admin = cast("Admin", cluster)
-    address = create(admin, client(topics), "orders", place, "shared")
+    address = create(admin, client(topics), "orders", warehouse, "shared")
     topics.keys_of["orders"] = dict(cluster.values)
     cluster.values.clear()
     with pytest.raises(ValueError, match=r"lakelog\.shared belongs to topic 'orders': .*--name"):
-        create(admin, client(topics), "sales", place, "shared")
-    assert create(admin, client(topics), "orders", place, "shared") == address
+        create(admin, client(topics), "sales", warehouse, "shared")
+    assert create(admin, client(topics), "orders", warehouse, "shared") == address
 
     topics.keys_of["orders"] = {}
     cluster.values.clear()
     commit_batch(address, write_batch(address, 0, 3))
     topics.topic_id = "another"
     with pytest.raises(ValueError, match=r"has rows of another topic, .* an earlier 'sales'"):
-        create(admin, client(topics), "sales", place, "shared")
+        create(admin, client(topics), "sales", warehouse, "shared")
     assert cluster.values == {}
 
 
 def test_the_drop_of_a_table_that_the_keys_do_not_name_keeps_the_keys(tmp_path: Path) -> None:
-    cluster, place = Cluster(), open_warehouse(str(tmp_path))
+    cluster, warehouse = Cluster(), open_warehouse(str(tmp_path))
     admin = cast("Admin", cluster)
-    address = create(admin, client(), "orders", place, "other")
-    create(admin, client(), "orders", place, "orders")
+    address = create(admin, client(), "orders", warehouse, "other")
+    create(admin, client(), "orders", warehouse, "orders")
     keys = dict(cluster.values)
     assert drop(admin, "orders", address, purge=True, is_named=False) >= 1
     assert not address.exists()
@@ -276,9 +276,9 @@ def test_the_drop_of_a_table_that_the_keys_do_not_name_keeps_the_keys(tmp_path: 
 
 @pytest.mark.parametrize("name", ["../up", "..", ".", "a/b", "", "a b"])
 def test_a_table_stays_in_its_warehouse(tmp_path: Path, name: str) -> None:
-    place = open_warehouse(str(tmp_path / "house"))
+    warehouse = open_warehouse(str(tmp_path / "house"))
     with pytest.raises(ValueError, match="is not a name of a table"):
-        create(cast("Admin", Cluster()), client(), "orders", place, name)
+        create(cast("Admin", Cluster()), client(), "orders", warehouse, name)
     assert not list(tmp_path.rglob("metadata"))
 
 
@@ -297,11 +297,11 @@ def test_without_purge_the_files_stay(tmp_path: Path) -> None:
 
 def test_a_table_is_created_with_the_partitions_of_the_topics_key(tmp_path: Path) -> None:
     cluster, topics = Cluster(), Topics()
-    admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path))
+    admin, warehouse = cast("Admin", cluster), open_warehouse(str(tmp_path))
     topics.keys_of["orders"]["table.partition_by"] = "day(timestamp)"
-    address = create(admin, client(topics), "orders", place, "orders")
+    address = create(admin, client(topics), "orders", warehouse, "orders")
     assert spec_text(address.load()) == "day(timestamp)"
-    other = create(admin, client(topics), "orders", place, "other", "partition")
+    other = create(admin, client(topics), "orders", warehouse, "other", "partition")
     assert spec_text(other.load()) == cluster.values["table.partition_by"] == "partition"
 
 
@@ -487,9 +487,9 @@ def test_tables_of_a_warehouse_are_found_by_the_ids_of_their_topics(
     open_dead_letters(filled, TOPIC_ID)
     found = stored_locations(TOPICS, [(str(tmp_path / "none"), ""), (str(tmp_path), "")])
     assert list(found) == ["orders"]
-    place = found["orders"]
-    assert (place.name, place.published, place.is_enabled) == ("orders", {0: 3}, False)
-    assert place.address.identifier == filled.identifier
+    location = found["orders"]
+    assert (location.name, location.published, location.is_enabled) == ("orders", {0: 3}, False)
+    assert location.address.identifier == filled.identifier
     assert not (tmp_path / "none").exists(), "a search creates no catalog"
 
 
@@ -508,9 +508,9 @@ def test_keys_name_the_table_of_an_enabled_and_of_a_disabled_topic(
         "table.warehouse": str(tmp_path),
         "table.archived.offsets": "0:2",
     }
-    (place,) = named_locations(cast(TopicClient, topics), TOPICS).values()
-    assert place.is_enabled is is_enabled
-    assert place.published == ({0: 2} if is_enabled else {0: 3}), "the table knows its end"
+    (location,) = named_locations(cast(TopicClient, topics), TOPICS).values()
+    assert location.is_enabled is is_enabled
+    assert location.published == ({0: 2} if is_enabled else {0: 3}), "the table knows its end"
 
 
 def test_keys_may_name_a_dropped_table_or_one_on_another_host(tmp_path: Path) -> None:
@@ -519,8 +519,8 @@ def test_keys_may_name_a_dropped_table_or_one_on_another_host(tmp_path: Path) ->
     keys: dict[str, str | None] = {"table.enable": "false", "table.warehouse": str(tmp_path)}
     topics.keys_of["orders"] = {**keys, "table.name": "dropped"}
     topics.keys_of["sales"] = {**keys, "table.warehouse": "/of/another/host"}
-    (place,) = named_locations(cast(TopicClient, topics), TOPICS).values()
-    assert (place.topic, place.published) == ("sales", {})
+    (location,) = named_locations(cast(TopicClient, topics), TOPICS).values()
+    assert (location.topic, location.published) == ("sales", {})
 
 
 class Topic(Log):

@@ -13,7 +13,7 @@ from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.limits import GroupConfig, ShardLimits
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now, Result
-from lakelog.protocol.group_members import JoinGroupResponse
+from lakelog.protocol.groups import JoinGroupResponse
 
 
 class Admission:

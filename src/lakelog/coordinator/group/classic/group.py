@@ -32,11 +32,7 @@ from lakelog.coordinator.group.classic.member import (
 )
 from lakelog.coordinator.group.limits import GROUP_BYTES, Growth
 from lakelog.coordinator.group.records import GroupMetadataKey, GroupMetadataValue, GroupRecord
-from lakelog.protocol.group_members import (
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-    SyncGroupResponse,
-)
+from lakelog.protocol.groups import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
 
 
 class GroupState(StrEnum):

@@ -19,7 +19,7 @@ from lakelog.coordinator.group.classic.member import Join, Member
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Effect, Now, Result
-from lakelog.protocol.group_members import JoinGroupResponse
+from lakelog.protocol.groups import JoinGroupResponse
 from lakelog.runtime.api import Random
 
 _MEMBER_ID_REQUIRED_SINCE = 4

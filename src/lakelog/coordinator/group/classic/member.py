@@ -15,7 +15,7 @@ from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.limits import ENTRY_BYTES
 from lakelog.coordinator.group.records import MemberMetadata
 from lakelog.coordinator.requests import complete
-from lakelog.protocol.group_members import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
+from lakelog.protocol.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 
 
 class Parked(Protocol):

@@ -20,7 +20,7 @@ from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.limits import ShardLimits
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Effect, Now, Result
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     HeartbeatRequest,
     LeaveGroupResponse,
     MemberIdentity,

@@ -15,7 +15,7 @@ from lakelog.coordinator.group.classic.member import Member
 from lakelog.coordinator.group.limits import GroupConfig, GroupCounts
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now, Result
-from lakelog.protocol.group_members import JoinGroupResponse, SyncGroupResponse
+from lakelog.protocol.groups import JoinGroupResponse, SyncGroupResponse
 
 
 class Rebalancer:

@@ -26,7 +26,7 @@ from lakelog.coordinator.group.limits import MigrationPolicy, Topics
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now, Result, Then
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     HeartbeatRequest,
     JoinGroupResponse,
     MemberIdentity,

@@ -45,7 +45,7 @@ from lakelog.coordinator.group.records import (
     Decision,
 )
 from lakelog.coordinator.shard import LATER, Effect, Now, Result, ShardCount, Then
-from lakelog.protocol.group_members import JoinGroupResponse, SyncGroupResponse
+from lakelog.protocol.groups import JoinGroupResponse, SyncGroupResponse
 
 _RETRY_MS = 500
 _MEMBER_TIMERS = (TimerKind.SESSION, TimerKind.REVOKE, TimerKind.REJOIN, TimerKind.RESYNC)

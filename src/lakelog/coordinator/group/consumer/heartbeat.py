@@ -27,11 +27,11 @@ from lakelog.coordinator.group.consumer.member import (
 from lakelog.coordinator.group.consumer.rebalance import Owned
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now, Result, Then
-from lakelog.protocol.group_members import (
-    Assignment,
+from lakelog.protocol.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
+    MemberAssignment,
+    MemberPartitions,
 )
 from lakelog.runtime.api import Random
 
@@ -318,10 +318,10 @@ def _updated(old: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
     )
 
 
-def _assignment(assigned: Epochs) -> Assignment:
-    return Assignment(
+def _assignment(assigned: Epochs) -> MemberAssignment:
+    return MemberAssignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, partitions=sorted(assigned[topic_id]))
+            MemberPartitions(topic_id=topic_id, partitions=sorted(assigned[topic_id]))
             for topic_id in sorted(assigned)
         ]
     )

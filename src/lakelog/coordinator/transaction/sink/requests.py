@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.requests import answered, complete
@@ -16,9 +15,13 @@ from lakelog.coordinator.transaction.sink.commit_sets import RefusedError
 from lakelog.coordinator.transaction.sink.sinks import Sinks
 from lakelog.coordinator.transaction.state import Sink, SinkReply, Transaction, sink_reply
 from lakelog.coordinator.transaction.transitions import Producer
-from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet, SinkRun
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
-from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet
+from lakelog.protocol.transactions import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from lakelog.runtime.api import Tasks
 
 BATCH_END = 1 << 62
@@ -34,18 +37,20 @@ class _Shard(Protocol):
     def transactions(self) -> Mapping[str, Transaction]: ...
 
 
+_Decide = Callable[[Sinks, Now, Request], Decision]
+"""Returns the decision, or its need, which is met in the request. Raises `KafkaError`."""
+R = TypeVar("R")
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class _SinkRequest(Request):
     respond: Callable[[SinkReply], Any]
-
-    @abstractmethod
-    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
-        """Return the decision, or its need. Raises `KafkaError`."""
+    decide_in: _Decide
 
     def decide(self, shard: _Shard, now: Now) -> Decision:
         """Return the decision; the reply to a refusal has its reason and the control record."""
         try:
-            return self.decide_in(shard.sinks, now)
+            return self.decide_in(shard.sinks, now, self)
         except RefusedError as error:
             return Result(reply=_refusal(shard, self.key, error))
 
@@ -54,43 +59,6 @@ class _SinkRequest(Request):
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(SinkReply(code))
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _BeginRun(_SinkRequest):
-    run: SinkRun
-    timeout_ms: int
-
-    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
-        return sinks.begin_run(now, self.key, self.run, self.timeout_ms, self.producer_id)
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _OpenChild(_SinkRequest):
-    parent: Producer
-    timeout_ms: int
-
-    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
-        return sinks.open_child(now, self.key, self.parent, self.timeout_ms, self.producer_id)
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _EndBatch(_SinkRequest):
-    producer: Producer
-    commit_set: CommitSet
-    commits: bool
-
-    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
-        if self.commits:
-            return sinks.commit(now, self.key, self.producer, self.commit_set, self.sequences)
-        return sinks.abort(now, self.key, self.producer, self.commit_set)
-
-
-class _Remove(_SinkRequest):
-    __slots__ = ()
-
-    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
-        return sinks.remove(now, self.key, self.producer_id)
 
 
 class SinkRequests:
@@ -115,45 +83,58 @@ class SinkRequests:
         if not 0 < timeout_ms <= self._config.timeout_max_ms:
             code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
             return answered(self._tasks, respond(SinkReply(code)))
-        future = self._tasks.future()
-        asked: Request
         if run is None:
             assert parent is not None
             producer = Producer(parent.producer_id, parent.producer_epoch)
-            asked = _OpenChild(
-                future=future, key=name, respond=respond, parent=producer, timeout_ms=timeout_ms
+            return self._decided(
+                name,
+                respond,
+                lambda sinks, now, asked: sinks.open_child(
+                    now, name, producer, timeout_ms, asked.producer_id
+                ),
             )
-        else:
-            is_valid = _is_text(run.query_id) and _is_text(run.run_id)
-            if parent is not None or "/" in name or not (is_valid and 0 <= run.batch < BATCH_END):
-                return answered(self._tasks, respond(SinkReply(ErrorCode.INVALID_REQUEST)))
-            asked = _BeginRun(
-                future=future, key=name, respond=respond, run=run, timeout_ms=timeout_ms
-            )
-        self._ask(asked)
+        is_valid = _is_text(run.query_id) and _is_text(run.run_id)
+        if parent is not None or "/" in name or not (is_valid and 0 <= run.batch < BATCH_END):
+            return answered(self._tasks, respond(SinkReply(ErrorCode.INVALID_REQUEST)))
+        return self._decided(
+            name,
+            respond,
+            lambda sinks, now, asked: sinks.begin_run(
+                now, name, run, timeout_ms, asked.producer_id
+            ),
+        )
+
+    def _decided(
+        self, name: str, respond: Callable[[SinkReply], R], decide_in: _Decide
+    ) -> Reply[R]:
+        future: Reply[R] = self._tasks.future()
+        self._ask(_SinkRequest(future=future, key=name, respond=respond, decide_in=decide_in))
         return future
 
     def end(self, request: EndTxnRequest) -> Reply[EndTxnResponse]:
         """Decide EndTxn with a commit set, or the removal of a sink."""
         name, commit_set, respond = request.transactional_id, request.commit_set, SinkReply.ended
-        future = self._tasks.future()
         if request.removes_sink:
-            self._ask(_Remove(future=future, key=name, respond=respond))
-            return future
+            return self._decided(
+                name,
+                respond,
+                lambda sinks, now, asked: sinks.remove(now, name, asked.producer_id),
+            )
         assert commit_set is not None
         if not _is_valid(commit_set, is_commit=request.committed):
             return answered(self._tasks, respond(SinkReply(ErrorCode.INVALID_REQUEST)))
-        self._ask(
-            _EndBatch(
-                future=future,
-                key=name,
-                respond=respond,
-                producer=Producer(request.producer_id, request.producer_epoch),
-                commit_set=commit_set,
-                commits=request.committed,
+        producer = Producer(request.producer_id, request.producer_epoch)
+        if request.committed:
+            return self._decided(
+                name,
+                respond,
+                lambda sinks, now, asked: sinks.commit(
+                    now, name, producer, commit_set, asked.sequences
+                ),
             )
+        return self._decided(
+            name, respond, lambda sinks, now, _: sinks.abort(now, name, producer, commit_set)
         )
-        return future
 
 
 def _refusal(shard: _Shard, name: str, error: RefusedError) -> SinkReply:

@@ -17,17 +17,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from lakelog.metadata.errors import BrokerIdInUse
+from lakelog.metadata.store.zookeeper import session as zk
 from lakelog.metadata.store.zookeeper.layout import Layout
-from lakelog.metadata.store.zookeeper.session import (
-    Create,
-    Delete,
-    Node,
-    Notify,
-    Put,
-    ZooKeeperSession,
-    get_all,
-    write_repeatable,
-)
 
 
 class _Sign(NamedTuple):
@@ -51,7 +42,7 @@ class Brokers:
 
     def __init__(
         self,
-        session: ZooKeeperSession,
+        session: zk.ZooKeeperSession,
         layout: Layout,
         monotonic: Callable[[], float],
         timeout_s: float,
@@ -122,8 +113,8 @@ class Brokers:
         """Send a heartbeat; return False if this broker has to register again."""
         if self._mine is None:
             return True
-        put = Put(self._layout.heartbeat(self._mine.incarnation_id), b"")
-        return await write_repeatable(self._session, put) is None
+        put = zk.Put(self._layout.heartbeat(self._mine.incarnation_id), b"")
+        return await zk.write_repeatable(self._session, put) is None
 
     async def end(self, broker_id: int, incarnation_id: bytes) -> None:
         """Remove a process that has ended, unless its session has ended already.
@@ -131,19 +122,21 @@ class Brokers:
         The heartbeat is of this process alone, so another process with this id is not removed.
         """
         beat = self._layout.heartbeat(incarnation_id)
-        await write_repeatable(self._session, Delete(beat), Delete(self._layout.broker(broker_id)))
+        await zk.write_repeatable(
+            self._session, zk.Delete(beat), zk.Delete(self._layout.broker(broker_id))
+        )
 
-    async def live(self, on_change: Notify | None = None) -> dict[int, bytes]:
+    async def live(self, on_change: zk.Notify | None = None) -> dict[int, bytes]:
         """Return the incarnation ids of the live brokers by id."""
         names = await self._session.children(self._layout.brokers, on_change) or []
         broker_ids = sorted(int(name) for name in names if name.isdecimal())
-        nodes = await get_all(self._session, map(self._layout.broker, broker_ids))
+        nodes = await zk.get_all(self._session, map(self._layout.broker, broker_ids))
         registered = {
             broker_id: node.data
             for broker_id, node in zip(broker_ids, nodes, strict=True)
             if node is not None
         }
-        beats = await get_all(self._session, map(self._layout.heartbeat, registered.values()))
+        beats = await zk.get_all(self._session, map(self._layout.heartbeat, registered.values()))
         now_s = self._monotonic()
         if now_s - self._looked_s > self._timeout_s / 2:
             self._signs.clear()
@@ -172,7 +165,7 @@ class Brokers:
             if now_s - self._signs[incarnation_id].seen_s < within_s
         }
 
-    def _sign(self, incarnation_id: bytes, beat: Node | None, now_s: float) -> _Sign:
+    def _sign(self, incarnation_id: bytes, beat: zk.Node | None, now_s: float) -> _Sign:
         old = self._signs.get(incarnation_id)
         if beat is None:
             return old or _Sign(0, -1, now_s)
@@ -187,15 +180,15 @@ class Brokers:
             self._layout.heartbeat(mine.incarnation_id),
         )
         create = (
-            Create(path, mine.incarnation_id, ephemeral=True),
-            Create(beat, ephemeral=True),
+            zk.Create(path, mine.incarnation_id, ephemeral=True),
+            zk.Create(beat, ephemeral=True),
         )
-        if await write_repeatable(self._session, *create) is None:
+        if await zk.write_repeatable(self._session, *create) is None:
             return True
         node = await self._session.get(path)
         if node is None or node.data != mine.incarnation_id:
             return False
         if node.owner == self._session.session_id:
             return True
-        delete = (Delete(path), Delete(beat))
-        return await write_repeatable(self._session, *delete, *create) is None
+        delete = (zk.Delete(path), zk.Delete(beat))
+        return await zk.write_repeatable(self._session, *delete, *create) is None

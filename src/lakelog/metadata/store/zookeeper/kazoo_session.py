@@ -40,20 +40,8 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from lakelog.base.events import event
 from lakelog.metadata.errors import MetadataDenied, MetadataUnavailable
+from lakelog.metadata.store.zookeeper import session as zk
 from lakelog.metadata.store.zookeeper.address import Security, obstacle_of, silence_of
-from lakelog.metadata.store.zookeeper.session import (
-    Check,
-    Create,
-    Delete,
-    Disconnected,
-    Node,
-    Notify,
-    Operation,
-    OutcomeUnknown,
-    Put,
-    Reason,
-    Refusal,
-)
 
 T = TypeVar("T")
 
@@ -61,9 +49,9 @@ _ATTEMPTS_PER_TIMEOUT = 9
 _RECONNECT_DELAY_S_MAX = 0.5
 _NO_SECURITY = Security()
 _REASONS = {
-    NodeExistsError: Reason.EXISTS,
-    NoNodeError: Reason.MISSING,
-    BadVersionError: Reason.VERSION,
+    NodeExistsError: zk.Reason.EXISTS,
+    NoNodeError: zk.Reason.MISSING,
+    BadVersionError: zk.Reason.VERSION,
 }
 _logger = logging.getLogger(__name__)
 _library_logger = _logger.getChild("library")
@@ -144,7 +132,7 @@ class KazooSession:
         client_id = self._client.client_id
         return 0 if client_id is None else int(client_id[0])
 
-    async def open(self, on_connection: Notify) -> None:
+    async def open(self, on_connection: zk.Notify) -> None:
         self._loop = asyncio.get_running_loop()
         connected = asyncio.Event()
 
@@ -176,28 +164,28 @@ class KazooSession:
                 f"no ZooKeeper server of {self._servers} answers: {reasons}"
             ) from None
 
-    async def get(self, path: str, on_change: Notify | None = None) -> Node | None:
+    async def get(self, path: str, on_change: zk.Notify | None = None) -> zk.Node | None:
         answer = await self._read(self._client.get_async, path, on_change)
         if answer is None:
             return None
         data, stat = answer
-        return Node(data, stat.version, stat.ephemeralOwner)
+        return zk.Node(data, stat.version, stat.ephemeralOwner)
 
-    async def children(self, path: str, on_change: Notify | None = None) -> list[str] | None:
+    async def children(self, path: str, on_change: zk.Notify | None = None) -> list[str] | None:
         names: list[str] | None = await self._read(self._client.get_children_async, path, on_change)
         return names
 
-    async def write(self, *operations: Operation) -> Refusal | None:
+    async def write(self, *operations: zk.Operation) -> zk.Refusal | None:
         transaction = self._client.transaction()
         for operation in operations:
             match operation:
-                case Create(path, data, ephemeral):
+                case zk.Create(path, data, ephemeral):
                     transaction.create(path, data, ephemeral=ephemeral)
-                case Put(path, data, version):
+                case zk.Put(path, data, version):
                     transaction.set_data(path, data, version)
-                case Delete(path):
+                case zk.Delete(path):
                     transaction.delete(path)
-                case Check(path, version):
+                case zk.Check(path, version):
                     transaction.check(path, version)
         try:
             items = await self._answer(transaction.commit_async)
@@ -206,7 +194,7 @@ class KazooSession:
         except AuthFailedError as error:
             raise _denied("its nodes") from error
         except (KazooException, TimeoutError) as error:
-            raise OutcomeUnknown(f"ZooKeeper: {error!r} during a write") from error
+            raise zk.OutcomeUnknown(f"ZooKeeper: {error!r} during a write") from error
 
     async def close(self) -> None:
         self._closing = True
@@ -230,7 +218,9 @@ class KazooSession:
     def _forget_newest(self) -> None:
         self._client.last_zxid = 0
 
-    async def _read(self, request: Callable[..., Any], path: str, on_change: Notify | None) -> Any:
+    async def _read(
+        self, request: Callable[..., Any], path: str, on_change: zk.Notify | None
+    ) -> Any:
         watch = None if on_change is None else lambda _event: self._on_loop(on_change)
         try:
             return await self._answer(lambda: request(path, watch=watch))
@@ -239,7 +229,7 @@ class KazooSession:
         except (NoAuthError, AuthFailedError) as error:
             raise _denied(path) from error
         except (KazooException, TimeoutError) as error:
-            raise Disconnected(f"ZooKeeper: {error!r} during a read") from error
+            raise zk.Disconnected(f"ZooKeeper: {error!r} during a read") from error
 
     async def _answer(self, submit: Callable[[], Any]) -> Any:
         """Return the answer. Raises `TimeoutError` if it is of another connection, or late."""
@@ -266,7 +256,7 @@ class KazooSession:
             self._loop.call_soon_threadsafe(callback, *args)
 
 
-def _check_access(items: list[Any], operations: tuple[Operation, ...]) -> None:
+def _check_access(items: list[Any], operations: tuple[zk.Operation, ...]) -> None:
     for item, operation in zip(items, operations, strict=True):
         if isinstance(item, NoAuthError):
             raise _denied(operation.path)
@@ -279,12 +269,12 @@ def _denied(path: str) -> MetadataDenied:
     )
 
 
-def refusal_of(items: list[Any]) -> Refusal | None:
+def refusal_of(items: list[Any]) -> zk.Refusal | None:
     """Return the first operation that failed; the items beside it say only that they follow it."""
     for index, item in enumerate(items):
         if isinstance(item, Exception) and not isinstance(
             item, RolledBackError | RuntimeInconsistency
         ):
-            return Refusal(index, _REASONS.get(type(item), Reason.OTHER))
+            return zk.Refusal(index, _REASONS.get(type(item), zk.Reason.OTHER))
     assert not any(isinstance(item, Exception) for item in items)
     return None

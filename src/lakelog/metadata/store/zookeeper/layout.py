@@ -34,18 +34,7 @@ from lakelog.metadata.store.api import (
     MetadataBatch,
     Snapshot,
 )
-from lakelog.metadata.store.zookeeper.session import (
-    Check,
-    Create,
-    Delete,
-    Disconnected,
-    Put,
-    Reason,
-    ZooKeeperSession,
-    get_all,
-    get_required,
-    write_repeatable,
-)
+from lakelog.metadata.store.zookeeper import session as zk
 
 _MAGIC = b"lakelog "
 _VERSION = 1
@@ -209,7 +198,7 @@ class Snapshots:
     """The snapshots of one log. Every call may raise `Disconnected` and be repeated then."""
 
     def __init__(
-        self, session: ZooKeeperSession, layout: Layout, *, entries_kept: int = ENTRIES_KEPT
+        self, session: zk.ZooKeeperSession, layout: Layout, *, entries_kept: int = ENTRIES_KEPT
     ) -> None:
         self._session = session
         self._entries_kept = entries_kept
@@ -218,7 +207,7 @@ class Snapshots:
     async def pointer(self) -> Pointer:
         """Return the pointer to the current snapshot, or a pointer with end 0."""
         path = self._layout.snapshot
-        node = await get_required(self._session, path)
+        node = await zk.get_required(self._session, path)
         if not node.data:
             return NO_SNAPSHOT._replace(version=node.version)
         return Pointer.decode(path, node.data, node.version)
@@ -226,7 +215,7 @@ class Snapshots:
     async def load(self, pointer: Pointer) -> bytes | None:
         """Return the snapshot, or none if it was replaced. Raises `MetadataCorrupt`."""
         paths = (self._layout.chunk(pointer.name, number) for number in range(pointer.chunks))
-        nodes = await get_all(self._session, paths)
+        nodes = await zk.get_all(self._session, paths)
         chunks = [node.data for node in nodes if node is not None]
         if len(chunks) < pointer.chunks:
             return None
@@ -257,20 +246,20 @@ class Snapshots:
 
     async def _write_chunks(self, name: str, payload: bytes) -> int:
         """Return the number of chunks; replace the chunks of an earlier attempt."""
-        await write_repeatable(self._session, Create(self._layout.generation(name)))
+        await zk.write_repeatable(self._session, zk.Create(self._layout.generation(name)))
         starts = range(0, len(payload), _CHUNK_BYTES)
         for number, start in enumerate(starts):
             path, data = self._layout.chunk(name, number), payload[start : start + _CHUNK_BYTES]
-            refusal = await write_repeatable(self._session, Create(path, data))
-            if refusal is not None and refusal.reason is Reason.EXISTS:
-                await write_repeatable(self._session, Put(path, data))
+            refusal = await zk.write_repeatable(self._session, zk.Create(path, data))
+            if refusal is not None and refusal.reason is zk.Reason.EXISTS:
+                await zk.write_repeatable(self._session, zk.Put(path, data))
         return len(starts)
 
     async def _point(self, new: Pointer, version: int, term: Term) -> Pointer:
-        refusal = await write_repeatable(
+        refusal = await zk.write_repeatable(
             self._session,
-            Check(self._layout.controller, term.version),
-            Put(self._layout.snapshot, new.encode(), version),
+            zk.Check(self._layout.controller, term.version),
+            zk.Put(self._layout.snapshot, new.encode(), version),
         )
         if refusal is not None:
             raise MetadataUnavailable("another controller or another snapshot came first")
@@ -298,7 +287,7 @@ class Snapshots:
         left = list(paths)
         for _ in range(_DELETE_TRIES):
             outcomes = await asyncio.gather(
-                *(self._session.write(Delete(path)) for path in left), return_exceptions=True
+                *(self._session.write(zk.Delete(path)) for path in left), return_exceptions=True
             )
             left = [
                 path
@@ -307,4 +296,4 @@ class Snapshots:
             ]
             if not left:
                 return
-        raise Disconnected(f"{len(left)} nodes of {self._layout.root} are still to be deleted")
+        raise zk.Disconnected(f"{len(left)} nodes of {self._layout.root} are still to be deleted")

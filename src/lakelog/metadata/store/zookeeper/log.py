@@ -16,17 +16,9 @@ from lakelog.metadata.errors import (
     MetadataNotEmpty,
     MetadataUnavailable,
 )
-from lakelog.metadata.store.api import (
-    ENTRIES_KEPT,
-    AppendOutcome,
-    Entry,
-    EntryOutcome,
-    LogRead,
-    LogState,
-    MetadataBatch,
-    Snapshot,
-)
+from lakelog.metadata.store import api
 from lakelog.metadata.store.chain import LogHead, Mark, Marks, first_link, next_link
+from lakelog.metadata.store.zookeeper import session as zk
 from lakelog.metadata.store.zookeeper.layout import (
     NO_TERM,
     Layout,
@@ -38,24 +30,12 @@ from lakelog.metadata.store.zookeeper.layout import (
     decode_format,
     encode_format,
 )
-from lakelog.metadata.store.zookeeper.session import (
-    Check,
-    Create,
-    Notify,
-    OutcomeUnknown,
-    Put,
-    ZooKeeperSession,
-    get_all,
-    get_required,
-    pass_barrier,
-    write_repeatable,
-)
 
 
 class Terms:
     """The newest term that this handle has seen."""
 
-    def __init__(self, session: ZooKeeperSession, layout: Layout) -> None:
+    def __init__(self, session: zk.ZooKeeperSession, layout: Layout) -> None:
         self._session = session
         self._layout = layout
         self.newest = NO_TERM
@@ -67,7 +47,7 @@ class Terms:
         Raises `MetadataCorrupt` if the ensemble has forgotten a term, and `Disconnected`.
         """
         seen = self.newest  # a watch may see a newer one meanwhile
-        await pass_barrier(self._session, self._layout.barrier)
+        await zk.pass_barrier(self._session, self._layout.barrier)
         term = await self.look()
         if term.epoch < seen.epoch:
             raise MetadataCorrupt(
@@ -76,10 +56,10 @@ class Terms:
             )
         return term
 
-    async def look(self, on_change: Notify | None = None) -> Term:
+    async def look(self, on_change: zk.Notify | None = None) -> Term:
         """Return a term that may be older than the known one. Raises `Disconnected`."""
         path = self._layout.controller
-        node = await get_required(self._session, path, on_change)
+        node = await zk.get_required(self._session, path, on_change)
         term = Term.decode(path, node.data, node.version)
         if term.epoch > self.newest.epoch:
             self.newest = term
@@ -94,8 +74,8 @@ class Terms:
             self._taken = None
             return after
         self._taken = Term(broker_id, after.epoch + 1, incarnation_id, after.version + 1)
-        put = Put(self._layout.controller, self._taken.encode(), after.version)
-        await write_repeatable(self._session, put)
+        put = zk.Put(self._layout.controller, self._taken.encode(), after.version)
+        await zk.write_repeatable(self._session, put)
         current = await self.current()
         assert current.epoch > after.epoch, "an election ends with a newer term, of any broker"
         self._taken = None
@@ -115,12 +95,12 @@ class EntryLog:
 
     def __init__(
         self,
-        session: ZooKeeperSession,
+        session: zk.ZooKeeperSession,
         layout: Layout,
         marks: Marks,
         terms: Terms,
         *,
-        entries_kept: int = ENTRIES_KEPT,
+        entries_kept: int = api.ENTRIES_KEPT,
     ) -> None:
         self._session = session
         self._layout = layout
@@ -140,7 +120,7 @@ class EntryLog:
         path = self._layout.format
         self._mark = self._marks.read()
         # A refused write is a barrier, too: a server that lags does not know of a new log.
-        await write_repeatable(self._session, Put(self._layout.barrier, b""))
+        await zk.write_repeatable(self._session, zk.Put(self._layout.barrier, b""))
         if await self._session.get(path) is None:
             if self._mark is not None:
                 raise MetadataCorrupt(
@@ -153,7 +133,7 @@ class EntryLog:
                     "the path of --metadata, or restore the ensemble"
                 )
             await self._create(log_id)
-        node = await get_required(self._session, path)
+        node = await zk.get_required(self._session, path)
         stored_id = decode_format(path, node.data)
         if self._mark is None:
             self._mark = Mark(stored_id, 0, first_link(stored_id))
@@ -165,8 +145,8 @@ class EntryLog:
         """Raise `MetadataCorrupt` unless the ensemble continues the state that was seen before."""
         head = self._head  # a concurrent call may see a newer state
         mark = head.seen
-        await pass_barrier(self._session, self._layout.barrier)
-        format_node = await get_required(self._session, self._layout.format)
+        await zk.pass_barrier(self._session, self._layout.barrier)
+        format_node = await zk.get_required(self._session, self._layout.format)
         if decode_format(self._layout.format, format_node.data) != mark.log_id:
             raise MetadataCorrupt(
                 f"{self._layout.root} in ZooKeeper is another log than this data folder's: {_LOST}"
@@ -174,14 +154,16 @@ class EntryLog:
         head.check(mark.end, await self._chain_at(mark.end, await self.refresh()))
         await self._terms.current()
 
-    async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+    async def append(self, batch: api.MetadataBatch, expected_end: int) -> api.AppendOutcome:
         term = self._terms.newest
         if term.epoch != batch.controller_epoch:
             term = await self._terms.current()
         tail = self._tail if self._tail.end == expected_end else await self.refresh()
         if term.epoch != batch.controller_epoch or tail.end != expected_end:
             fenced = term.epoch != batch.controller_epoch
-            return AppendOutcome(EntryOutcome.FENCED if fenced else EntryOutcome.LOST, tail.end)
+            return api.AppendOutcome(
+                api.EntryOutcome.FENCED if fenced else api.EntryOutcome.LOST, tail.end
+            )
         new = Tail(expected_end + 1, next_link(tail.chain, expected_end, batch), tail.version + 1)
         self._attempt = (batch.writer_id, batch.serial, expected_end)
         stored = StoredEntry(
@@ -189,21 +171,21 @@ class EntryLog:
         )
         try:
             refusal = await self._session.write(
-                Check(self._layout.controller, term.version),
-                Create(self._layout.entry(expected_end), stored.encode()),
-                Put(self._layout.end, new.encode(), tail.version),
+                zk.Check(self._layout.controller, term.version),
+                zk.Create(self._layout.entry(expected_end), stored.encode()),
+                zk.Put(self._layout.end, new.encode(), tail.version),
             )
-        except OutcomeUnknown:
-            return AppendOutcome(EntryOutcome.UNKNOWN, -1)
+        except zk.OutcomeUnknown:
+            return api.AppendOutcome(api.EntryOutcome.UNKNOWN, -1)
         if refusal is None:
             self._tail = new
             if self._reported_end == expected_end:
                 self._reported_end = new.end
             await self._see(new)
-            return AppendOutcome(EntryOutcome.DONE, new.end)
+            return api.AppendOutcome(api.EntryOutcome.DONE, new.end)
         tail = await self.refresh()
-        return AppendOutcome(
-            EntryOutcome.LOST if refusal.operation else EntryOutcome.FENCED, tail.end
+        return api.AppendOutcome(
+            api.EntryOutcome.LOST if refusal.operation else api.EntryOutcome.FENCED, tail.end
         )
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:
@@ -220,7 +202,7 @@ class EntryLog:
                     return index if stored[index - start].serial == serial else None
         return None
 
-    async def read(self, from_index: int) -> LogRead:
+    async def read(self, from_index: int) -> api.LogRead:
         """Read from the newest snapshot, or from entries alone. Raises `MetadataCorrupt`."""
         # Also if an end beyond `from_index` is known: later entries may have been committed since.
         tail = await self.refresh()
@@ -233,16 +215,16 @@ class EntryLog:
                 payload = await self._snapshots.load(pointer)
                 if payload is None:
                     continue
-                snapshot, start = Snapshot(pointer.end, payload), pointer.end
+                snapshot, start = api.Snapshot(pointer.end, payload), pointer.end
             chain = await self._chain_at(start, tail, pointer)
             stored = await self._entries(start, tail.end)
             if stored is not None:
                 await self._follow(start, chain, stored, tail)
-                entries = (Entry(start + n, entry.payload) for n, entry in enumerate(stored))
-                return LogRead(snapshot, tuple(entries))
+                entries = (api.Entry(start + n, entry.payload) for n, entry in enumerate(stored))
+                return api.LogRead(snapshot, tuple(entries))
         raise MetadataCorrupt(f"{self._layout.root} in ZooKeeper: entries before {tail.end} miss")
 
-    async def write_snapshot(self, snapshot: Snapshot) -> None:
+    async def write_snapshot(self, snapshot: api.Snapshot) -> None:
         """Raises `MetadataUnavailable` if this handle's term is over."""
         pointer = await self._snapshots.pointer()
         if pointer.end > snapshot.end:
@@ -258,18 +240,18 @@ class EntryLog:
         """Return the current end. Raises `MetadataCorrupt` if it is below one seen before."""
         # A watch may see a newer end meanwhile.
         seen = self._seen._replace(end=max(self._seen.end, self._tail.end))
-        await pass_barrier(self._session, self._layout.barrier)
+        await zk.pass_barrier(self._session, self._layout.barrier)
         tail = await self._stored_tail()
         self._head._replace(seen=seen).check(tail.end, None)
         self._keep(tail)
         return tail
 
-    async def state(self, controller_epoch: int) -> LogState:
+    async def state(self, controller_epoch: int) -> api.LogState:
         """Return the current end, with the controller epoch that the caller has read."""
         tail = await self.refresh()
-        return LogState(self._seen.log_id, tail.end, tail.chain, controller_epoch)
+        return api.LogState(self._seen.log_id, tail.end, tail.chain, controller_epoch)
 
-    async def load(self, state: LogState, payload: bytes) -> None:
+    async def load(self, state: api.LogState, payload: bytes) -> None:
         """Create a log that ends at `state`: the chunks of its snapshot first, the log at once.
 
         Chunks of an earlier attempt are replaced. Raises `MetadataNotEmpty` if there is a log.
@@ -282,23 +264,23 @@ class EntryLog:
             raise MetadataNotEmpty(
                 f"{layout.root}/{other[0]} exists already in ZooKeeper; choose another path"
             )
-        await write_repeatable(self._session, Create(layout.snapshots))
+        await zk.write_repeatable(self._session, zk.Create(layout.snapshots))
         pointer = await self._snapshots.prepare(state, payload)
-        refusal = await write_repeatable(
+        refusal = await zk.write_repeatable(
             self._session,
-            Create(layout.format, encode_format(state.log_id)),
-            Create(layout.controller, NO_TERM._replace(epoch=state.controller_epoch).encode()),
-            Create(layout.end, Tail(state.end, state.chain, 0).encode()),
-            Create(layout.snapshot, pointer.encode()),
+            zk.Create(layout.format, encode_format(state.log_id)),
+            zk.Create(layout.controller, NO_TERM._replace(epoch=state.controller_epoch).encode()),
+            zk.Create(layout.end, Tail(state.end, state.chain, 0).encode()),
+            zk.Create(layout.snapshot, pointer.encode()),
             *(
-                Create(path)
+                zk.Create(path)
                 for path in (layout.log, layout.brokers, layout.heartbeats, layout.barrier)
             ),
         )
         if refusal is not None:
             raise MetadataNotEmpty(f"a log was created in {layout.root} in ZooKeeper meanwhile")
 
-    async def look(self, on_change: Notify) -> bool:
+    async def look(self, on_change: zk.Notify) -> bool:
         """Return whether others have added entries since the last look.
 
         The answer may be old; `on_change` is called after the end moves on.
@@ -322,13 +304,13 @@ class EntryLog:
         """Create the nodes of an empty log, unless another broker does so first."""
         layout = self._layout
         await self._create_parents()
-        await write_repeatable(
+        await zk.write_repeatable(
             self._session,
-            Create(layout.format, encode_format(log_id)),
-            Create(layout.controller, NO_TERM.encode()),
-            Create(layout.end, Tail(0, first_link(log_id), 0).encode()),
+            zk.Create(layout.format, encode_format(log_id)),
+            zk.Create(layout.controller, NO_TERM.encode()),
+            zk.Create(layout.end, Tail(0, first_link(log_id), 0).encode()),
             *(
-                Create(path)
+                zk.Create(path)
                 for path in (
                     layout.log,
                     layout.snapshot,
@@ -343,11 +325,11 @@ class EntryLog:
     async def _create_parents(self) -> None:
         names = self._layout.root.split("/")
         for depth in range(2, len(names) + 1):
-            await write_repeatable(self._session, Create("/".join(names[:depth])))
+            await zk.write_repeatable(self._session, zk.Create("/".join(names[:depth])))
 
-    async def _stored_tail(self, on_change: Notify | None = None) -> Tail:
+    async def _stored_tail(self, on_change: zk.Notify | None = None) -> Tail:
         path = self._layout.end
-        node = await get_required(self._session, path, on_change)
+        node = await zk.get_required(self._session, path, on_change)
         return Tail.decode(path, node.data, node.version)
 
     def _keep(self, tail: Tail) -> None:
@@ -369,11 +351,11 @@ class EntryLog:
     async def _entries(self, start: int, end: int) -> list[StoredEntry] | None:
         """Return these entries, or none if some were trimmed."""
         paths = [self._layout.entry(index) for index in range(start, end)]
-        nodes = await get_all(self._session, paths)
+        nodes = await zk.get_all(self._session, paths)
         if None in nodes:
             # The session may be a new one, on a server without the writes that the former one saw.
-            await pass_barrier(self._session, self._layout.barrier)
-            nodes = await get_all(self._session, paths)
+            await zk.pass_barrier(self._session, self._layout.barrier)
+            nodes = await zk.get_all(self._session, paths)
         contents = [node.data for node in nodes if node is not None]
         if len(contents) < len(paths):
             return None

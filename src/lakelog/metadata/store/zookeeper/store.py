@@ -25,23 +25,12 @@ from lakelog.metadata.errors import (
     MetadataMissing,
     MetadataUnavailable,
 )
-from lakelog.metadata.store.api import (
-    BATCH_BYTES_MAX,
-    ENTRIES_KEPT,
-    NO_CHANGE,
-    AppendOutcome,
-    Change,
-    ControllerTerm,
-    LogRead,
-    LogState,
-    MetadataBatch,
-    Snapshot,
-)
+from lakelog.metadata.store import api
 from lakelog.metadata.store.chain import Marks
+from lakelog.metadata.store.zookeeper import session as zk
 from lakelog.metadata.store.zookeeper.brokers import Brokers
 from lakelog.metadata.store.zookeeper.layout import NO_TERM, Layout
 from lakelog.metadata.store.zookeeper.log import EntryLog, Terms
-from lakelog.metadata.store.zookeeper.session import Disconnected, ZooKeeperSession
 from lakelog.runtime.api import Clock, Random
 
 _logger = logging.getLogger(__name__)
@@ -49,7 +38,7 @@ _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SESSION_TIMEOUT_S = 4.0
-_ALL = Change.ENTRIES | Change.BROKERS | Change.TERM
+_ALL = api.Change.ENTRIES | api.Change.BROKERS | api.Change.TERM
 _HEARTBEATS_PER_TIMEOUT = 5
 _RETRY_S = 0.05
 """Seconds before a call is repeated on the next connection."""
@@ -58,18 +47,18 @@ _RETRY_S = 0.05
 class ZooKeeperStore:
     """A `MetadataStore`. All calls come from one event loop."""
 
-    entry_bytes_max = BATCH_BYTES_MAX
+    entry_bytes_max = api.BATCH_BYTES_MAX
 
     def __init__(
         self,
-        session: ZooKeeperSession,
+        session: zk.ZooKeeperSession,
         root: str,
         marks: Marks,
         clock: Clock,
         random: Random,
         *,
         session_timeout_s: float = SESSION_TIMEOUT_S,
-        entries_kept: int = ENTRIES_KEPT,
+        entries_kept: int = api.ENTRIES_KEPT,
     ) -> None:
         layout = Layout(root)
         self._session = session
@@ -80,17 +69,17 @@ class ZooKeeperStore:
         self._terms = Terms(session, layout)
         self._log = EntryLog(session, layout, marks, self._terms, entries_kept=entries_kept)
         self._brokers = Brokers(session, layout, clock.monotonic, session_timeout_s)
-        self._watchers: list[Callable[[Change], None]] = []
+        self._watchers: list[Callable[[api.Change], None]] = []
         self._on_device_failure: Callable[[], object] = tuple
         self._connections = 0
         self._verified = -1
         self._verifying = asyncio.Lock()
         self._failure: MetadataError | None = None
         self._stale = _ALL
-        self._reported_term = ControllerTerm(-1, 0)
+        self._reported_term = api.ControllerTerm(-1, 0)
         self._reported_brokers = 0
         self.heartbeat_s = float("-inf")
-        self._unreported = NO_CHANGE
+        self._unreported = api.NO_CHANGE
         """Changes that no watcher knows yet: a report of them has failed."""
         self._wake = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
@@ -111,20 +100,20 @@ class ZooKeeperStore:
             self._follow(), name="metadata-watch"
         )
 
-    async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+    async def append(self, batch: api.MetadataBatch, expected_end: int) -> api.AppendOutcome:
         assert len(batch.payload) <= self.entry_bytes_max
         return await self._call(lambda: self._log.append(batch, expected_end))
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:
         return await self._read(lambda: self._log.position_of(writer_id, serial))
 
-    async def read(self, from_index: int) -> LogRead:
+    async def read(self, from_index: int) -> api.LogRead:
         return await self._read(lambda: self._log.read(from_index))
 
-    async def write_snapshot(self, snapshot: Snapshot) -> None:
+    async def write_snapshot(self, snapshot: api.Snapshot) -> None:
         await self._call(lambda: self._log.write_snapshot(snapshot))
 
-    def watch(self, callback: Callable[[Change], None]) -> None:
+    def watch(self, callback: Callable[[api.Change], None]) -> None:
         self._watchers.append(callback)
 
     def watch_device(self, on_failure: Callable[[], object]) -> None:
@@ -141,16 +130,16 @@ class ZooKeeperStore:
 
     async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
         await self._call(lambda: self._brokers.end(broker_id, incarnation_id))
-        self._mark_stale(Change.BROKERS)
+        self._mark_stale(api.Change.BROKERS)
 
-    async def controller(self) -> ControllerTerm:
+    async def controller(self) -> api.ControllerTerm:
         return (await self._read(self._terms.current)).public()
 
-    async def elect(self, *, past: int = -1) -> ControllerTerm:
+    async def elect(self, *, past: int = -1) -> api.ControllerTerm:
         return await self._call(lambda: self._elect(past))
 
-    async def resign(self, epoch: int) -> ControllerTerm:
-        async def work() -> ControllerTerm:
+    async def resign(self, epoch: int) -> api.ControllerTerm:
+        async def work() -> api.ControllerTerm:
             term = await self._terms.current()
             if term.epoch == epoch:
                 term = await self._terms.take(NO_TERM.broker_id, NO_TERM.incarnation_id, term)
@@ -158,14 +147,14 @@ class ZooKeeperStore:
 
         return await self._call(work)
 
-    async def state(self) -> LogState:
-        async def work() -> LogState:
+    async def state(self) -> api.LogState:
+        async def work() -> api.LogState:
             term = await self._terms.current()
             return await self._log.state(term.epoch)
 
         return await self._read(work)
 
-    async def load(self, state: LogState, payload: bytes) -> None:
+    async def load(self, state: api.LogState, payload: bytes) -> None:
         self._open = True
         await self._session.open(self._on_connection)
         await self._log.load(state, payload)
@@ -179,7 +168,7 @@ class ZooKeeperStore:
             await asyncio.gather(self._follower, return_exceptions=True)
         await self._session.close()
 
-    async def _elect(self, past: int) -> ControllerTerm:
+    async def _elect(self, past: int) -> api.ControllerTerm:
         mine = self._brokers.registered
         term = await self._terms.current()
         # A live controller keeps its term. A broker that restarted takes a new term even if it was
@@ -212,7 +201,7 @@ class ZooKeeperStore:
             # Each of the reads is right by itself, but kazoo may have opened a new session at a
             # server that lags behind: together they would show a state that never was.
             if connections != self._connections:
-                raise Disconnected("the connection was lost between two reads")
+                raise zk.Disconnected("the connection was lost between two reads")
             return result
 
         return await self._call(steady)
@@ -230,7 +219,7 @@ class ZooKeeperStore:
         except (MetadataCorrupt, MetadataMissing) as error:
             if connections == self._connections:
                 raise
-            raise Disconnected("the connection was lost during a check") from error
+            raise zk.Disconnected("the connection was lost during a check") from error
 
     async def _repeat(self, work: Callable[[], Awaitable[T]]) -> T:
         """Repeat `work` on each new connection, for one session timeout at most."""
@@ -242,7 +231,7 @@ class ZooKeeperStore:
                 return await work()
             # The outcome of an interrupted write is unknown. Repeating it is safe: entries have
             # numbers, and each batch names its writer and serial, so the log finds its own entry.
-            except Disconnected:
+            except zk.Disconnected:
                 if self._clock.monotonic() > deadline_s:
                     raise
             except OSError as error:
@@ -277,7 +266,7 @@ class ZooKeeperStore:
         self._connections += 1
         self._mark_stale(_ALL)
 
-    def _mark_stale(self, change: Change) -> None:
+    def _mark_stale(self, change: api.Change) -> None:
         self._stale |= change
         self._wake.set()
 
@@ -305,11 +294,11 @@ class ZooKeeperStore:
         """Send a heartbeat if one is due, arm the watches that have ended, and report changes."""
         # Taken before the reads: a watch that fires during them marks its part again, and the next
         # poll reads again.
-        stale, self._stale = self._stale, NO_CHANGE
+        stale, self._stale = self._stale, api.NO_CHANGE
         try:
             if self._clock.monotonic() - self.heartbeat_s >= self._beat_every_s:
                 await self._beat()
-                stale |= Change.BROKERS  # heartbeats that no longer come have no watch
+                stale |= api.Change.BROKERS  # heartbeats that no longer come have no watch
             self._unreported |= await self._look(stale)
         except BaseException:
             # These watches may not be armed, and nothing else would report their changes.
@@ -317,9 +306,9 @@ class ZooKeeperStore:
             raise
         if self._unreported:
             self._report(self._unreported)
-            self._unreported = NO_CHANGE
+            self._unreported = api.NO_CHANGE
 
-    def _report(self, changed: Change) -> None:
+    def _report(self, changed: api.Change) -> None:
         for callback in self._watchers:
             callback(changed)
 
@@ -332,23 +321,23 @@ class ZooKeeperStore:
             await self._verify()
         self.heartbeat_s = sent_s
 
-    async def _look(self, stale: Change) -> Change:
+    async def _look(self, stale: api.Change) -> api.Change:
         """Arm the watches of these parts again; return the parts with changes to report."""
-        changed = NO_CHANGE
-        if Change.ENTRIES in stale and await self._log.look(self._marking(Change.ENTRIES)):
-            changed |= Change.ENTRIES
-        if Change.TERM in stale:
-            term = (await self._terms.look(self._marking(Change.TERM))).public()
+        changed = api.NO_CHANGE
+        if api.Change.ENTRIES in stale and await self._log.look(self._marking(api.Change.ENTRIES)):
+            changed |= api.Change.ENTRIES
+        if api.Change.TERM in stale:
+            term = (await self._terms.look(self._marking(api.Change.TERM))).public()
             if term != self._reported_term:
                 self._reported_term = term
-                changed |= Change.TERM
-        if Change.BROKERS in stale:
-            await self._brokers.live(self._marking(Change.BROKERS))
+                changed |= api.Change.TERM
+        if api.Change.BROKERS in stale:
+            await self._brokers.live(self._marking(api.Change.BROKERS))
             if self._brokers.changes != self._reported_brokers:
                 self._reported_brokers = self._brokers.changes
-                changed |= Change.BROKERS
+                changed |= api.Change.BROKERS
         return changed
 
-    def _marking(self, change: Change) -> Callable[[], None]:
+    def _marking(self, change: api.Change) -> Callable[[], None]:
         """Return a callback for a watch of this part."""
         return lambda: self._mark_stale(change)

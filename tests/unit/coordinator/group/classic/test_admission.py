@@ -6,7 +6,7 @@ from coordinator_members import form, heartbeat, join, leave, new_id
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.member import JoinRefusal
-from lakelog.protocol.group_members import JoinGroupRequest
+from lakelog.protocol.groups import JoinGroupRequest
 
 UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
 

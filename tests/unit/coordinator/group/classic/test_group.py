@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState, select_protocol
 from lakelog.coordinator.group.classic.member import Member
-from lakelog.protocol.group_members import JoinGroupResponse
+from lakelog.protocol.groups import JoinGroupResponse
 
 
 @pytest.mark.parametrize(

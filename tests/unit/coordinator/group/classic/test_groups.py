@@ -15,7 +15,7 @@ from lakelog.coordinator.group.classic.member import Member
 from lakelog.coordinator.group.records import GroupMetadataValue
 from lakelog.coordinator.group.requests import JoinGroup
 from lakelog.coordinator.shard import ShardCount, SharedCount
-from lakelog.protocol.group_members import JoinGroupRequest, JoinGroupRequestProtocol
+from lakelog.protocol.groups import JoinGroupRequest, JoinGroupRequestProtocol
 
 
 class Groups:

@@ -18,11 +18,7 @@ from lakelog.coordinator.group.classic.member import (
 )
 from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.coordinator.group.requests import JoinGroup
-from lakelog.protocol.group_members import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
+from lakelog.protocol.groups import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 
 MEMBER = Member(
     member_id="m",

@@ -7,7 +7,7 @@ import pytest
 from coordinator_members import GROUP, form, heartbeat, join, leave, new_id, sync
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.group_members import JoinGroupResponse, LeaveGroupRequest
+from lakelog.protocol.groups import JoinGroupResponse, LeaveGroupRequest
 
 UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
 FENCED = ErrorCode.FENCED_INSTANCE_ID

@@ -14,7 +14,7 @@ from coordinator_members import commit, committed, heartbeat, join, leave, sync
 from group_setup import Setup, run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.limits import GroupConfig
-from lakelog.protocol.group_members import JoinGroupResponse
+from lakelog.protocol.groups import JoinGroupResponse
 
 SEEDS_EACH = 4
 SEEDS_EACH_LONG = 10

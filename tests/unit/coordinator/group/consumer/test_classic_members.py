@@ -12,7 +12,7 @@ from coordinator_members import heartbeat, join, leave, sync
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.limits import ConsumerConfig, MigrationPolicy
-from lakelog.protocol.group_members import JoinGroupResponse
+from lakelog.protocol.groups import JoinGroupResponse
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 ORDERS = (("range", subscription(["orders"])),)

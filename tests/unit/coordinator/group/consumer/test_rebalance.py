@@ -9,7 +9,7 @@ from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.consumer.rebalance import check_regex, matching
 from lakelog.coordinator.group.limits import ConsumerConfig
-from lakelog.protocol.group_members import ConsumerGroupHeartbeatResponse
+from lakelog.protocol.groups import ConsumerGroupHeartbeatResponse
 from lakelog.wire.codec import decode, encode
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)

@@ -50,14 +50,14 @@ class Query:
             self.attempts += 1
             name = self.sinks.name(batch, task, self.attempts)
             child = await self.sinks.opened(self.parent, name)
-            places = [("orders", 0), ("orders", 1)]
-            values = [f"{batch}.{task}.{index}" for _, index in places]
+            partitions = [("orders", 0), ("orders", 1)]
+            values = [f"{batch}.{task}.{index}" for _, index in partitions]
             codes = [
-                await self.sinks.write(name, child, value, place)
-                for place, value in zip(places, values, strict=True)
+                await self.sinks.write(name, child, value, partition)
+                for partition, value in zip(partitions, values, strict=True)
             ]
             if not any(codes):
-                return winner(name, child, dict.fromkeys(places, 1))
+                return winner(name, child, dict.fromkeys(partitions, 1))
 
     async def batch(self, batch: int) -> None:
         rows = [await self.task(batch, task) for task in range(TASKS)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet, SinkParent, SinkRun
-from lakelog.protocol.producers import InitProducerIdRequest
-from lakelog.protocol.transactions import EndTxnRequest
+from lakelog.protocol.transactions import EndTxnRequest, InitProducerIdRequest
 from sink_setup import Producer, Setup, Sinks, winner
 from transaction_setup import in_virtual_time
 

@@ -448,14 +448,14 @@ async def test_a_set_counts_the_bytes_of_its_records(setup: Setup) -> None:
     """As with the 200 tasks that Spark has by default, each of which writes to all partitions."""
     sinks = Sinks(setup)
     parent = await sinks.begun()
-    places = [("orders", index) for index in range(200)]
+    partitions = [("orders", index) for index in range(200)]
     rows = []
     for each in range(40):
         child = await sinks.opened(parent, sinks.name(0, each))
-        await setup.coordinator.verify(sinks.name(0, each), *child, places, add=True)
-        for place in places:
-            setup.markers.partition(*place).append(child, "v")
-        rows.append(winner(sinks.name(0, each), child, dict.fromkeys(places, 1)))
+        await setup.coordinator.verify(sinks.name(0, each), *child, partitions, add=True)
+        for partition in partitions:
+            setup.markers.partition(*partition).append(child, "v")
+        rows.append(winner(sinks.name(0, each), child, dict.fromkeys(partitions, 1)))
     assert reason(await sinks.ended(parent, 0, rows)) is None
 
 

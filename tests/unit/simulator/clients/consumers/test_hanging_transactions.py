@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakelog.protocol.producers import (
+from lakelog.protocol.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.group_members import (
+from lakelog.protocol.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.group_members import (
-    Assignment,
+from lakelog.protocol.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
+    MemberAssignment,
+    MemberPartitions,
 )
 from scripted_clients import Answer, ScriptedWorld, scripted_world
 from simulator.checkers.laws import Law
@@ -21,9 +21,9 @@ TOPIC_ID = b"t" * 16
 
 
 def assigned(*indexes: int, epoch: int = 1) -> ConsumerGroupHeartbeatResponse:
-    partitions = [TopicPartitions(topic_id=TOPIC_ID, partitions=list(indexes))]
+    partitions = [MemberPartitions(topic_id=TOPIC_ID, partitions=list(indexes))]
     return ConsumerGroupHeartbeatResponse(
-        member_epoch=epoch, assignment=Assignment(topic_partitions=partitions)
+        member_epoch=epoch, assignment=MemberAssignment(topic_partitions=partitions)
     )
 
 

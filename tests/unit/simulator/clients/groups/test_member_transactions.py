@@ -11,8 +11,12 @@ from lakelog.protocol.offsets import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
-from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.transactions import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, scripted_world
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Fate

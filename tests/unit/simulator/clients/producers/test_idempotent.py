@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.transactions import InitProducerIdRequest, InitProducerIdResponse
 from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, produced, scripted_world
 from simulator.checkers.laws import Law
 from simulator.clients.producers.idempotent import IdempotentProducer, PlainProducer

@@ -6,8 +6,12 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.commit_sets import Refusal, RefusedCommitSet, SinkState
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
-from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.transactions import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, scripted_world
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Fate

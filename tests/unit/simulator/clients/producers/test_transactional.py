@@ -7,8 +7,12 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.producers import InitProducerIdRequest, InitProducerIdResponse
-from lakelog.protocol.transactions import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.transactions import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, produced, scripted_world
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Fate
