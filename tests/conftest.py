@@ -80,7 +80,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--readers", default="", help="the python of the environment of readers")
     parser.addoption("--torture-seed", type=int, default=1, help="seed of a cluster's faults")
     parser.addoption(
-        "--prove", action="store_true", help="every planted bug, seed and kill of a proof"
+        "--prove", action="store_true", help="every planted bug and every seed of a proof"
     )
     parser.addoption(
         "--moving-leaders",

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from doubles.randomness import SeededRandom
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
+from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GroupCoordinator
-from lakelog.coordinator.group.limits import GroupConfig
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.records.batch import patch_offset_and_epoch, read_header
 from lakelog.records.builder import BatchBuilder

@@ -15,8 +15,8 @@ from doubles.randomness import SeededRandom
 from group_setup import FakeLog, FakeTopics
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
+from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
-from lakelog.coordinator.group.limits import GroupConfig
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.endings import Marker

@@ -17,6 +17,8 @@ from lakelog.protocol.metadata import LeaderIdAndEpoch
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
 
+logger = logging.getLogger(__name__)
+
 
 class Role(NamedTuple):
     """The part of a broker in a partition from a change of leader or ISR to the next."""
@@ -71,9 +73,6 @@ def current_leader(error: KafkaError) -> LeaderIdAndEpoch:
     if isinstance(error, NotLeaderError):
         return LeaderIdAndEpoch(leader_id=error.leader_id, leader_epoch=error.leader_epoch)
     return LeaderIdAndEpoch()
-
-
-logger = logging.getLogger(__name__)
 
 
 class Availability:

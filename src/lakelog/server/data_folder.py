@@ -22,6 +22,8 @@ from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.space import SpaceReserve
 from lakelog.storage.producers.limit import ProducerLimit
 
+logger = logging.getLogger(__name__)
+
 
 class DataFolder:
     """The folder of the option `--data`.
@@ -87,8 +89,6 @@ class DataFolder:
             for works in steps:
                 await asyncio.gather(*(offload("close", work) for work in works))
 
-
-logger = logging.getLogger(__name__)
 
 _PERIOD_S = 1.0
 _TRIAL_S = 5.0

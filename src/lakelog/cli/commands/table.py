@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from lakelog.tables.topic.client import TopicClient, TopicMeta
 
 app = Noun("table")
-app.commands |= table_upkeep.app.commands
 
 _LISTED = ("topic", "table", "latest", "enabled", "warehouse", "archived", "lag")
 
@@ -363,3 +362,18 @@ def drop(
             )
     data = {"topic": topic, "table": f"lakelog.{table.name}", "files_deleted": files}
     show(Document(data, data), output.format)
+
+
+_ON_THE_PAGE = (
+    "create",
+    "list",
+    "describe",
+    "audit",
+    "compact",
+    "expire",
+    "drop",
+    "refresh",
+    "sync",
+)
+_declared = app.commands | table_upkeep.app.commands
+app.commands = {name: _declared[name] for name in _ON_THE_PAGE}

@@ -19,14 +19,9 @@ from lakelog.coordinator.group.classic.member import (
     JoinRefusal,
     session_timeout_reason,
 )
+from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request, refusal
-from lakelog.coordinator.group.limits import (
-    GroupConfig,
-    GroupCounts,
-    GroupLimits,
-    Overrides,
-    Topics,
-)
+from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
 from lakelog.coordinator.group.offset_requests import OffsetCommit, TxnOffsetCommit, fetch_offsets
 from lakelog.coordinator.group.offsets import OffsetTable, in_order_of_eviction
 from lakelog.coordinator.group.records import Decision

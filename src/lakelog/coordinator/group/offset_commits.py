@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ConsumerMember
-from lakelog.coordinator.group.limits import Topics
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
 from lakelog.protocol.offsets import (
     OffsetCommitRequest,

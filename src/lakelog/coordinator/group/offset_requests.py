@@ -16,7 +16,8 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.classic.group import ClassicGroup
-from lakelog.coordinator.group.limits import Topics, pending_offset_bytes
+from lakelog.coordinator.group.config import Topics
+from lakelog.coordinator.group.limits import pending_offset_bytes
 from lakelog.coordinator.group.offset_commits import (
     TOPIC_IDS_SINCE,
     as_offset_commit,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ConsumerMember
-from lakelog.coordinator.group.limits import Topics
 from lakelog.coordinator.group.offset_commits import check_consumer_fetch
 from lakelog.coordinator.group.offsets import OffsetTable
 from lakelog.coordinator.group.records import OffsetCommitValue

@@ -25,13 +25,14 @@ from typing import ClassVar
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.migration import (
     CONSUMER,
     classic_tombstone,
     consumer_tombstones,
 )
-from lakelog.coordinator.group.limits import GroupCounts, Topics
+from lakelog.coordinator.group.limits import GroupCounts
 from lakelog.coordinator.group.offsets import OffsetTable, PartitionOffsets, tombstones
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetCommitValue, Record
 from lakelog.coordinator.group.state import AnyGroup, ShardState

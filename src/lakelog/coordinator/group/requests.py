@@ -17,8 +17,8 @@ from lakelog.coordinator.group.change_queue import GroupRequest
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.member import Join
 from lakelog.coordinator.group.classic.member_requests import Sync, leave_response, unknown_members
+from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.consumer.migration import consumer_tombstones
-from lakelog.coordinator.group.limits import ConsumerConfig
 from lakelog.coordinator.group.queries import GroupFilter, GroupProgress
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard

@@ -18,15 +18,10 @@ from lakelog.coordinator.group.classic.admission import Admission
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.join import Joins
 from lakelog.coordinator.group.classic.member_requests import Leaves, Syncs
+from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.classic_members import ClassicMembers
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeats
-from lakelog.coordinator.group.limits import (
-    GroupConfig,
-    GroupCounts,
-    GroupLimits,
-    Overrides,
-    Topics,
-)
+from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
 from lakelog.coordinator.group.offsets import tombstones
 from lakelog.coordinator.group.queries import Queries
 from lakelog.coordinator.group.records import (

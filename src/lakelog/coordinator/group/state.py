@@ -10,16 +10,10 @@ from lakelog.coordinator.group.change_queue import ChangeQueue, TimerKey, TimerK
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
+from lakelog.coordinator.group.config import GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
-from lakelog.coordinator.group.limits import (
-    GroupConfig,
-    GroupCounts,
-    GroupLimits,
-    Overrides,
-    ShardLimits,
-    Topics,
-)
+from lakelog.coordinator.group.limits import GroupCounts, GroupLimits, ShardLimits
 from lakelog.coordinator.group.offsets import OffsetTable, ProbationaryGroup
 from lakelog.coordinator.group.records import ConsumerGroupRecord, Decision, OffsetRecord, Record
 from lakelog.coordinator.shard import Now, Result, ShardCount

@@ -30,6 +30,8 @@ from lakelog.coordinator.transaction.transitions import completed, fenced, fence
 from lakelog.records.control import NO_DECISION
 from lakelog.runtime.api import Tasks, pause
 
+logger = logging.getLogger(__name__)
+
 
 class Endings(Effect):
     """The transactions of a shard that are in a Prepare state; an effect of every step.
@@ -216,8 +218,6 @@ class FenceId(ClientRequest):
     def answer(self, reply: object) -> None:
         """Do nothing. A shard that cannot decide now fences the id when it is loaded."""
 
-
-logger = logging.getLogger(__name__)
 
 _RETRY_FIRST_S = 0.05
 _RETRY_LONGEST_S = 1.0

@@ -18,8 +18,8 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
 from lakelog.base.memory_budget import Share
+from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
-from lakelog.coordinator.group.limits import GroupConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.ids import TransactionConfig
 from lakelog.metadata.image import MetadataImage, TopicImage
@@ -41,6 +41,8 @@ from lakelog.server.log_limits import RefusedJoins
 from lakelog.server.topics.topics import Topics
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.wire.primitives import WireError
+
+logger = logging.getLogger(__name__)
 
 ReserveBlock = Callable[[], Awaitable[range]]
 
@@ -90,9 +92,6 @@ class ProducerIds:
 def _fail(waiter: asyncio.Future[int], error: Exception) -> None:
     if not waiter.done():
         waiter.set_exception(error)
-
-
-logger = logging.getLogger(__name__)
 
 
 class Seams(Protocol):

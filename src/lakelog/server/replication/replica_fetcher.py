@@ -36,6 +36,8 @@ from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.preparation import NotReady
 from lakelog.wire.schema import Message
 
+_logger = logging.getLogger(__name__)
+
 
 def being_flushed(partitions: Iterable[Partition]) -> list[Partition]:
     """Return the partitions whose logs are not as durable as configured yet.
@@ -90,8 +92,6 @@ class _FlushWait:
         if not self.done.done():
             self.done.set_exception(error)
 
-
-_logger = logging.getLogger(__name__)
 
 _PATIENCE_S = WAIT_MS / 1000 + 10.0
 _EARLIEST = -2

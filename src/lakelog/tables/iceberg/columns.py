@@ -44,6 +44,7 @@ DATA, RESCUED = "data", "rescued"
 """The columns of typed JSON values; see `lakelog.tables.typed`."""
 
 _HEADER = pa.struct([field(10, "key", pa.large_string()), field(11, "value", pa.large_binary())])
+# Ids are assigned level by level, because PyIceberg renumbers them so when it creates a table.
 ARROW_SCHEMA = pa.schema(
     [
         field(1, "topic", pa.large_string(), nullable=False),

@@ -12,8 +12,8 @@ from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.change_queue import ChangeQueue, GroupRequest, TimerKey, TimerKind
+from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeats
-from lakelog.coordinator.group.limits import ConsumerConfig
 from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetRecord
 from lakelog.coordinator.shard import LATER, Effect, Now, Result
 

@@ -11,7 +11,7 @@ from consumer_members import Consumer
 from coordinator_members import GROUP, commit_codes, committed, form, join, leave, sync
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.limits import ConsumerConfig
+from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.protocol.groups import (
     ConsumerGroupHeartbeatRequest,

@@ -14,7 +14,7 @@ from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member
-from lakelog.coordinator.group.limits import ConsumerConfig
+from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.records import Decision, OffsetCommitValue
 from lakelog.coordinator.group.removal import expired_offsets
 from lakelog.coordinator.group.shard import GroupShard

@@ -18,7 +18,7 @@ from coordinator_members import (
 )
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.limits import ConsumerConfig
+from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.protocol.groups import (
     ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,

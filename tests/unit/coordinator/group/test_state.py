@@ -11,8 +11,9 @@ from group_setup import FakeTopics, Setup, in_virtual_time
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup
+from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.consumer.member import ConsumerMember
-from lakelog.coordinator.group.limits import GroupConfig, GroupCounts, GroupLimits
+from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
 from lakelog.coordinator.group.records import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

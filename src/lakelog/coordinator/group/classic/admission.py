@@ -10,7 +10,8 @@ from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembe
 from lakelog.coordinator.group.classic.join import Joins
 from lakelog.coordinator.group.classic.member import Join
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
-from lakelog.coordinator.group.limits import GroupConfig, ShardLimits
+from lakelog.coordinator.group.config import GroupConfig
+from lakelog.coordinator.group.limits import ShardLimits
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.groups import JoinGroupResponse

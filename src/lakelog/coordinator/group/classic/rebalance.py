@@ -12,7 +12,8 @@ from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member
-from lakelog.coordinator.group.limits import GroupConfig, GroupCounts
+from lakelog.coordinator.group.config import GroupConfig
+from lakelog.coordinator.group.limits import GroupCounts
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.groups import JoinGroupResponse, SyncGroupResponse

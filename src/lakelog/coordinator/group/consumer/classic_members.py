@@ -16,13 +16,13 @@ from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.change_queue import TimerKind
 from lakelog.coordinator.group.classic.member import Join
 from lakelog.coordinator.group.classic.member_requests import Sync
+from lakelog.coordinator.group.config import MigrationPolicy, Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup, Draft
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
 from lakelog.coordinator.group.consumer.heartbeat import fenced_static_member, unknown_member
 from lakelog.coordinator.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from lakelog.coordinator.group.consumer.migration import CONSUMER, encode_assignment
 from lakelog.coordinator.group.consumer.rebalance import Owned
-from lakelog.coordinator.group.limits import MigrationPolicy, Topics
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now, Result, Then
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned

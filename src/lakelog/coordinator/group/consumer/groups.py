@@ -17,6 +17,7 @@ from lakelog.coordinator.group.change_queue import ChangeQueue, TimerKey, TimerK
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
+from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, Overrides, Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup, Draft
 from lakelog.coordinator.group.consumer.member import ConsumerMember, MemberState
 from lakelog.coordinator.group.consumer.migration import (
@@ -31,12 +32,8 @@ from lakelog.coordinator.group.consumer.rebalance import ConsumerRebalancer
 from lakelog.coordinator.group.limits import (
     NO_MEMORY,
     TOO_MANY_GROUPS,
-    ConsumerConfig,
-    GroupConfig,
     GroupCounts,
-    Overrides,
     ShardLimits,
-    Topics,
     check_subscriptions,
 )
 from lakelog.coordinator.group.records import (

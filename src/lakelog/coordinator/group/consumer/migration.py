@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterable, Mapping
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member
+from lakelog.coordinator.group.config import Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup, Draft
 from lakelog.coordinator.group.consumer.member import ClassicSide, ConsumerMember
 from lakelog.coordinator.group.consumer.rebalance import metadata_hash
-from lakelog.coordinator.group.limits import Topics
 from lakelog.coordinator.group.records import GroupMetadataKey, GroupRecord
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,

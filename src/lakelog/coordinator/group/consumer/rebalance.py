@@ -24,9 +24,9 @@ from typing import Any
 
 from lakelog.assignors import SERVER_ASSIGNORS, Assignment, Member
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.config import ConsumerConfig, Topics
 from lakelog.coordinator.group.consumer.group import ConsumerGroup, Draft, ResolvedRegex
 from lakelog.coordinator.group.consumer.member import ConsumerMember, Epochs, MemberState, Target
-from lakelog.coordinator.group.limits import ConsumerConfig, Topics
 from lakelog.coordinator.shard import Now
 
 Owned = Mapping[bytes, Set[int]]

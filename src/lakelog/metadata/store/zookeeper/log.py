@@ -23,13 +23,13 @@ from lakelog.metadata.store.zookeeper.layout import (
     NO_TERM,
     Layout,
     Pointer,
-    Snapshots,
     StoredEntry,
     Tail,
     Term,
     decode_format,
     encode_format,
 )
+from lakelog.metadata.store.zookeeper.snapshots import Snapshots
 
 
 class Terms:

@@ -13,7 +13,7 @@ import pytest
 from coordinator_members import commit, committed, heartbeat, join, leave, sync
 from group_setup import Setup, run
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.limits import GroupConfig
+from lakelog.coordinator.group.config import GroupConfig
 from lakelog.protocol.groups import JoinGroupResponse
 
 SEEDS_EACH = 4

@@ -11,7 +11,7 @@ from consumer_members import Consumer, assigned, describe, group_of, settle, sub
 from coordinator_members import heartbeat, join, leave, sync
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.limits import ConsumerConfig, MigrationPolicy
+from lakelog.coordinator.group.config import ConsumerConfig, MigrationPolicy
 from lakelog.protocol.groups import JoinGroupResponse
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)

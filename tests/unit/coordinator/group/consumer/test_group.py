@@ -4,9 +4,9 @@ import pytest
 
 from consumer_members import GROUP, Consumer, settle, snapshot
 from group_setup import Setup, in_virtual_time
+from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.consumer.group import ConsumerGroup, Draft, ResolvedRegex
 from lakelog.coordinator.group.consumer.member import ConsumerMember
-from lakelog.coordinator.group.limits import ConsumerConfig
 from lakelog.coordinator.group.records import (
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,

@@ -5,7 +5,7 @@ import asyncio
 from consumer_members import Consumer, group_of, settle
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.limits import ConsumerConfig
+from lakelog.coordinator.group.config import ConsumerConfig
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 

@@ -9,7 +9,7 @@ import pytest
 from consumer_members import Consumer, describe, group_of, settle, snapshot
 from group_setup import Setup, in_virtual_time, run
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.limits import ConsumerConfig, GroupConfig
+from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 

@@ -25,7 +25,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.change_queue import TimerKey, TimerKind
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.member import JoinRefusal
-from lakelog.coordinator.group.limits import ConsumerConfig, GroupConfig, MigrationPolicy
+from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, MigrationPolicy
 from lakelog.protocol.consumer_protocol import version_of
 from lakelog.protocol.groups import DescribeGroupsRequest, ListGroupsRequest
 

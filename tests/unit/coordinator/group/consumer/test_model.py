@@ -21,7 +21,7 @@ import pytest
 from consumer_members import Consumer
 from consumer_model import Client, Model
 from group_setup import Setup, run
-from lakelog.coordinator.group.limits import ConsumerConfig, GroupConfig
+from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig
 
 SEEDS = 2
 SEEDS_LONG = 12

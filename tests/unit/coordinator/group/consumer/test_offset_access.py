@@ -8,7 +8,7 @@ from consumer_members import GROUP, Consumer, settle, subscription
 from coordinator_members import commit_codes, committed, join
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.limits import ConsumerConfig
+from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -7,8 +7,8 @@ import pytest
 from consumer_members import Consumer, describe, group_of, settle
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.consumer.rebalance import check_regex, matching
-from lakelog.coordinator.group.limits import ConsumerConfig
 from lakelog.protocol.groups import ConsumerGroupHeartbeatResponse
 from lakelog.wire.codec import decode, encode
 
