@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.metadata import plan as metadata_plan
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerLost, PartitionRecord
+from lakelog.metadata.records import BrokerLost, PartitionRecord, Record
 from repetitions import first_of
 from simulator.cluster.image_history import ImageHistory
 from simulator.cluster.plan import STORES, ClusterPlan
@@ -47,13 +47,18 @@ def test_brokers_that_keep_more_topics_than_a_record_names_return_after_a_power_
 ) -> None:
     """Their registrations are written as states of partitions."""
     divided = []
-    states_after = metadata_plan._states_after
+    states_after, with_states = metadata_plan._states_after, metadata_plan._with_states
+
+    def with_short_lines(
+        image: MetadataImage, records: tuple[Record, ...], line_max: int
+    ) -> tuple[Record, ...]:
+        return with_states(image, records, 60)
 
     def noting(image: MetadataImage, lost: BrokerLost) -> Iterator[PartitionRecord]:
         divided.append(lost.broker_id)
         return states_after(image, lost)
 
-    monkeypatch.setattr(metadata_plan, "line_bytes_max", lambda entry_bytes_max: 60)
+    monkeypatch.setattr(metadata_plan, "_with_states", with_short_lines)
     monkeypatch.setattr(metadata_plan, "_states_after", noting)
     plan = ClusterPlan(8.0, frozenset({"idempotent"}), frozenset({"power of all"}))
     plan.settings["log.durability"] = "fsync"
