@@ -1,15 +1,13 @@
-"""A broker that others call over the simulated network, and answers little."""
+"""A script that other brokers call over the simulated network."""
 
 from __future__ import annotations
 
 import contextlib
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.api import api_for
 from lakelog.protocol.brokers import AlterPartitionRequest, BrokerHeartbeatRequest
 from lakelog.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.protocol.connections import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     SaslAuthenticateRequest,
@@ -19,37 +17,39 @@ from lakelog.protocol.connections import (
 )
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.server.authentication import NONCE_BYTES, Process, ProofCheck
-from lakelog.wire.codec import decode
-from lakelog.wire.framing import decode_request_header, encode_response
 from lakelog.wire.schema import Message
+from scripted_broker import SILENCE, Response, Script
 from simulator.engine.process import Process as SimulatedProcess
 from simulator.network.network import Network
 from simulator.network.sockets import SimulatedNet, SimulatedSocket
 
 ADDRESS = ("b", 9092)
-API_VERSIONS, METADATA, DESCRIBE_CLUSTER, HANDSHAKE, AUTHENTICATE = 18, 3, 60, 17, 36
-UNANSWERED: dict[int, type[Message]] = {
-    56: AlterPartitionRequest,
-    63: BrokerHeartbeatRequest,
-}
 CALLED = Process(2, b"called" + bytes(10))
 CALLER = Process(1, b"caller" + bytes(10))
 
 
-class CalledBroker:
-    """Answers ApiVersions, DescribeCluster, Metadata with topics' names, and proofs of CALLER.
+class CalledBroker(Script):
+    """Answers Metadata with the names of the topics, DescribeCluster, and proofs of CALLER.
 
-    Requests to the controller get no answer.
+    Requests to the controller get no response.
     """
 
     def __init__(self, network: Network) -> None:
+        super().__init__(ADDRESS, node_id=CALLED.node_id)
+        self.on(ApiVersionsRequest, self._greeting)
+        self.on(MetadataRequest, self._names)
+        self.on(DescribeClusterRequest, self._described)
+        self.on(SaslHandshakeRequest, self._begin_proof)
+        self.on(SaslAuthenticateRequest, self._authenticated)
+        for kind in (AlterPartitionRequest, BrokerHeartbeatRequest):
+            self.on(kind, self._unanswered)
         self.process = SimulatedProcess(ADDRESS[0])
         self._network = network
         self._net = SimulatedNet(network, self.process)
         self.listen()
         self.sockets: list[SimulatedSocket] = []
-        self.asked: list[str] = []
-        self.calls: list[DescribeClusterRequest] = []
+        self.notes: list[str] = []
+        """The names of the topics of each Metadata request, and the kinds of other requests."""
         self.denied_lease = -1
         self.is_silent = False
         self.is_reading = True
@@ -57,6 +57,10 @@ class CalledBroker:
         self.padding = ""
         self.own = CALLED
         self._check = ProofCheck("", self.own, b"")
+
+    @property
+    def calls(self) -> list[DescribeClusterRequest]:
+        return self.asked(DescribeClusterRequest)
 
     def listen(self) -> None:
         """Accept connections."""
@@ -75,7 +79,7 @@ class CalledBroker:
         received, unsent, buffer = bytearray(), bytearray(), bytearray(1 << 16)
 
         def read() -> None:
-            if not self.is_reading and self.asked:
+            if not self.is_reading and self.notes:
                 self._net.on_readable(sock, None)
                 return
             try:
@@ -88,7 +92,7 @@ class CalledBroker:
                 return
             received.extend(buffer[:count])
             while len(received) >= 4 and len(received) >= (end := 4 + size_of(received)):
-                unsent.extend(self._answer(bytes(received[:end])))
+                unsent.extend(self.answer(bytes(received[4:end])) or b"")
                 del received[:end]
             write()
 
@@ -100,53 +104,34 @@ class CalledBroker:
 
         self._net.on_readable(sock, read)
 
-    def _answer(self, frame: bytes) -> bytes:
-        key, version = (int.from_bytes(frame[at : at + 2], "big") for at in (4, 6))
-        kind, response = self._response(key, version, frame)
-        if response is None:
-            return b""
-        flexible = version >= api_for(kind).flexible_from
-        correlation_id = decode_request_header(frame, 4, len(frame), flexible=flexible)[0]
-        return b"".join(encode_response(api_for(kind), version, correlation_id, response))
+    def _greeting(self, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        response = self.api_versions(request)
+        response.error_code = self.greeting_error
+        return response
 
-    def _response(
-        self, key: int, version: int, frame: bytes
-    ) -> tuple[type[Message], Message | None]:
-        if key == API_VERSIONS:
-            rows = [
-                ApiVersion(api_key=METADATA, min_version=0, max_version=12),
-                ApiVersion(api_key=DESCRIBE_CLUSTER, min_version=0, max_version=2),
-                ApiVersion(api_key=HANDSHAKE, min_version=0, max_version=1),
-                ApiVersion(api_key=AUTHENTICATE, min_version=0, max_version=2),
-                *(ApiVersion(api_key=each, min_version=2, max_version=2) for each in UNANSWERED),
-            ]
-            response = ApiVersionsResponse(error_code=self.greeting_error, api_keys=rows)
-            return ApiVersionsRequest, response
-        if key in UNANSWERED:
-            self.asked.append(UNANSWERED[key].__name__)
-            return UNANSWERED[key], None
-        if key == HANDSHAKE:
-            self._check = ProofCheck("cluster", self.own, b"n" * NONCE_BYTES)
-            return SaslHandshakeRequest, SaslHandshakeResponse()
-        if key == AUTHENTICATE:
-            return SaslAuthenticateRequest, self._authenticated(version, frame)
-        if key == DESCRIBE_CLUSTER:
-            self.asked.append("")
-            start = decode_request_header(frame, 4, len(frame), flexible=True)[2]
-            self.calls.append(decode(DescribeClusterRequest, frame, version, start, len(frame)))
-            described = DescribeClusterResponse(denied_lease=self.denied_lease)
-            return DescribeClusterRequest, None if self.is_silent else described
-        start = decode_request_header(frame, 4, len(frame), flexible=True)[2]
-        topics = decode(MetadataRequest, frame, version, start, len(frame)).topics
-        name = ",".join(topic.name or "" for topic in topics or ())
-        self.asked.append(name)
-        answer = MetadataResponse(cluster_id=(self.padding + name)[-32_000:])
-        return MetadataRequest, None if self.is_silent else answer
+    def _unanswered(self, request: Message) -> Response:
+        self.notes.append(type(request).__name__)
+        return SILENCE
 
-    def _authenticated(self, version: int, frame: bytes) -> SaslAuthenticateResponse:
-        start = decode_request_header(frame, 4, len(frame), flexible=True)[2]
-        token = decode(SaslAuthenticateRequest, frame, version, start, len(frame)).auth_bytes
-        check = self._check
+    def _names(self, request: MetadataRequest) -> Response:
+        name = ",".join(topic.name or "" for topic in request.topics or ())
+        self.notes.append(name)
+        if self.is_silent:
+            return SILENCE
+        return MetadataResponse(cluster_id=(self.padding + name)[-32_000:])
+
+    def _described(self, request: DescribeClusterRequest) -> Response:
+        self.notes.append("")
+        return (
+            SILENCE if self.is_silent else DescribeClusterResponse(denied_lease=self.denied_lease)
+        )
+
+    def _begin_proof(self, request: SaslHandshakeRequest) -> Response:
+        self._check = ProofCheck("cluster", self.own, b"n" * NONCE_BYTES)
+        return SaslHandshakeResponse()
+
+    def _authenticated(self, request: SaslAuthenticateRequest) -> Response:
+        check, token = self._check, request.auth_bytes
         is_first = check.node_id < 0
         answer = check.begin(token) if is_first else check.answer(token, CALLER.incarnation_id)
         if answer is None:

@@ -170,7 +170,7 @@ def test_a_proposal_without_an_answer_ends_no_other_request(scene: Scene) -> Non
         await asyncio.sleep(1.0)
         with pytest.raises(PeerTimedOutError):
             await relays.ask(CONTROLLER, AlterPartitionRequest(broker_id=OWN))
-        assert controller.asked == ["BrokerHeartbeatRequest", "AlterPartitionRequest"]
+        assert controller.notes == ["BrokerHeartbeatRequest", "AlterPartitionRequest"]
         assert not beating.done()
         with pytest.raises(PeerTimedOutError):
             await beating

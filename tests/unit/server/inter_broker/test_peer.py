@@ -63,7 +63,7 @@ def test_many_requests_share_a_connection_that_moves_few_bytes_at_once() -> None
         line.network.partial_chance, line.network.delay_s = 0.9, (0.0, 0.05)
         names = [f"topic-{number}" for number in range(100)]
         assert await asyncio.gather(*map(line.ask, names)) == names
-        assert line.broker.asked == names
+        assert line.broker.notes == names
         assert len(line.broker.sockets) == 1
 
     over_a_network(scenario)
@@ -134,7 +134,7 @@ def test_a_cancelled_request_that_waits_is_never_sent() -> None:
         with pytest.raises(asyncio.CancelledError):
             await cancelled
         assert await line.ask("other") == "other"
-        assert line.broker.asked == ["other"]
+        assert line.broker.notes == ["other"]
 
     over_a_network(scenario)
 
@@ -147,7 +147,7 @@ def test_the_response_to_a_cancelled_request_is_not_taken_for_another() -> None:
         await asyncio.sleep(0.1)
         cancelled.cancel()
         assert await line.ask("other") == "other"
-        assert line.broker.asked == ["zero", "cancelled", "other"]
+        assert line.broker.notes == ["zero", "cancelled", "other"]
 
     over_a_network(scenario)
 

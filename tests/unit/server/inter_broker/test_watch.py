@@ -154,7 +154,7 @@ def test_another_process_at_the_address_is_refused(run: Run) -> None:
         await asyncio.sleep(60.0)
         assert watched.events == ["peer_refused"]
         assert watched.reach == {Reach.REFUSED: 1}
-        assert watched.broker.asked == []
+        assert watched.broker.notes == []
 
     run(scenario)
 
@@ -165,7 +165,7 @@ def test_a_process_that_cannot_prove_its_registration_gets_no_request(run: Run) 
         watched.watch.start(KNOWN)
         await asyncio.sleep(60.0)
         assert watched.events == ["peer_unreachable"]
-        assert watched.broker.asked == []
+        assert watched.broker.notes == []
 
     run(scenario)
 
@@ -180,10 +180,10 @@ def test_a_broker_is_called_from_the_start_of_the_watch_to_its_end(run: Run) -> 
         assert len(watched.broker.sockets) == 1
         watched.watch.stop()
         await asyncio.sleep(1.0)
-        asked = len(watched.broker.asked)
+        asked = len(watched.broker.notes)
         assert watched.process.sockets == []
         await asyncio.sleep(60.0)
-        assert len(watched.broker.asked) == asked
+        assert len(watched.broker.notes) == asked
 
     run(scenario)
 
@@ -208,7 +208,7 @@ def test_this_broker_is_called_once_at_its_advertised_addresses(run: Run) -> Non
         watched.watch.start(registered(OWN, *endpoints))
         await asyncio.sleep(60.0)
         assert watched.events == ["advertised_address_unreachable"], "only of Y"
-        assert len(watched.broker.asked) == 1
+        assert len(watched.broker.notes) == 1
         assert watched.reach == {}
         assert watched.process.sockets == []
 
@@ -243,9 +243,9 @@ def test_calls_continue_after_a_bug(run: Run, monkeypatch: pytest.MonkeyPatch) -
         await asyncio.sleep(20.0)
         assert not watched.watch.silence.unanswering()
         assert watched.events == ["peer_connected", "task_failed"]
-        asked = len(watched.broker.asked)
+        asked = len(watched.broker.notes)
         await asyncio.sleep(20.0)
-        assert len(watched.broker.asked) > asked
+        assert len(watched.broker.notes) > asked
         with monkeypatch.context() as planted:
             planted.setattr(watched.watch.failed_brokers, "resolved", fail)
             await asyncio.sleep(20.0)

@@ -25,14 +25,14 @@ from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.requests import context, dispatch
 from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.storage.segments.handles import LogSlice
-from made_up_broker import (
+from listening_dispatcher import (
     API_VERSIONS,
     FETCH,
     FUTURE_VERSION,
     HEARTBEAT,
     METADATA,
     PRODUCE,
-    Broker,
+    ListeningDispatcher,
     run,
 )
 
@@ -54,7 +54,7 @@ def test_each_api_and_version_reaches_its_handler() -> None:
         return generation(context, request)
 
     async def scenario() -> None:
-        async with Broker({HEARTBEAT: heartbeat, METADATA: metadata}) as broker:
+        async with ListeningDispatcher({HEARTBEAT: heartbeat, METADATA: metadata}) as broker:
             client = await broker.connect()
             for version in range(5):
                 response = await client.call(HeartbeatRequest(generation_id=40 + version), version)
@@ -67,7 +67,7 @@ def test_each_api_and_version_reaches_its_handler() -> None:
 
 def test_bytes_after_a_message_are_passed_over() -> None:
     async def scenario() -> None:
-        async with Broker({HEARTBEAT: generation}) as broker:
+        async with ListeningDispatcher({HEARTBEAT: generation}) as broker:
             client = await broker.connect()
             sent = client.send(HeartbeatRequest(generation_id=1), 4, extra=b"\0\0\0")
             assert (await client.receive(HEARTBEAT, 4))[0] == sent
@@ -91,7 +91,7 @@ def test_a_request_without_a_possible_response_closes_the_connection(
     frame: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        async with Broker({HEARTBEAT: generation}) as broker:
+        async with ListeningDispatcher({HEARTBEAT: generation}) as broker:
             bad, good = await broker.connect(), await broker.connect()
             bad.send_frame(frame)
             assert await bad.is_closed_by_broker()
@@ -104,7 +104,7 @@ def test_a_request_without_a_possible_response_closes_the_connection(
 
 def test_api_versions_of_the_future_is_answered_in_version_0() -> None:
     async def scenario() -> None:
-        async with Broker({API_VERSIONS: metadata}) as broker:
+        async with ListeningDispatcher({API_VERSIONS: metadata}) as broker:
             client = await broker.connect()
             head = struct.pack(">hhih", API_VERSIONS, FUTURE_VERSION, 5, -1)
             client.send_frame(head + b"\0" + b"whatever comes then")
@@ -141,7 +141,9 @@ def test_an_answer_may_come_later_and_the_next_one_waits_for_it(kind: str) -> No
             handled.set()
             return generation(context, request)
 
-        async with Broker({METADATA: _later(kind, answer), HEARTBEAT: heartbeat}) as broker:
+        async with ListeningDispatcher(
+            {METADATA: _later(kind, answer), HEARTBEAT: heartbeat}
+        ) as broker:
             client, other = await broker.connect(), await broker.connect()
             first = client.send(MetadataRequest(topics=[]), 12)
             second = client.send(HeartbeatRequest(generation_id=1), 4)
@@ -162,7 +164,7 @@ def test_an_answer_may_come_later_and_the_next_one_waits_for_it(kind: str) -> No
 def test_a_future_is_cancelled_when_the_client_goes() -> None:
     async def scenario() -> None:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        async with Broker({METADATA: _later("future", answer)}) as broker:
+        async with ListeningDispatcher({METADATA: _later("future", answer)}) as broker:
             client = await broker.connect()
             client.send(MetadataRequest(topics=[]), 12)
             await client.close()
@@ -191,7 +193,7 @@ def test_a_coroutine_that_is_cancelled_before_its_first_step_is_no_loose_end() -
     cancelled: list[asyncio.Task[Any]] = []
 
     async def scenario() -> None:
-        async with Broker({HEARTBEAT: heartbeat, METADATA: metadata}) as broker:
+        async with ListeningDispatcher({HEARTBEAT: heartbeat, METADATA: metadata}) as broker:
             client = await broker.connect()
             client.send(HeartbeatRequest(), 4)
             other = await broker.connect()
@@ -216,7 +218,7 @@ def test_a_client_that_is_gone_may_be_answered_in_vain() -> None:
             context.on_abandon = lambda: abandoned.set_result(None)
             return DEFERRED
 
-        async with Broker({METADATA: handler, HEARTBEAT: generation}) as broker:
+        async with ListeningDispatcher({METADATA: handler, HEARTBEAT: generation}) as broker:
             client = await broker.connect()
             client.send(MetadataRequest(topics=[]), 12)
             await client.close()
@@ -235,7 +237,7 @@ def test_a_request_may_go_without_an_answer() -> None:
         return ProduceResponse() if request.acks else None
 
     async def scenario() -> None:
-        async with Broker({PRODUCE: produce}) as broker:
+        async with ListeningDispatcher({PRODUCE: produce}) as broker:
             client = await broker.connect()
             client.send(ProduceRequest(acks=0), 12)
             answered = client.send(ProduceRequest(acks=1), 12)
@@ -312,7 +314,7 @@ def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
 ) -> None:
     async def scenario() -> None:
         handlers = {METADATA: failing(error("a bug")), HEARTBEAT: generation}
-        async with Broker(handlers) as broker:
+        async with ListeningDispatcher(handlers) as broker:
             bad, good = await broker.connect(), await broker.connect()
             assert (await bad.call(HeartbeatRequest(generation_id=1), 4)).error_code == 1
             topics = [MetadataRequestTopic(name=f"topic-{n:04}") for n in range(100)]
@@ -349,7 +351,7 @@ def test_no_memory_to_decode_or_encode_costs_one_connection(
         raise error("planted")
 
     async def scenario() -> None:
-        async with Broker({HEARTBEAT: generation}) as broker:
+        async with ListeningDispatcher({HEARTBEAT: generation}) as broker:
             bad, good = await broker.connect(), await broker.connect()
             assert (await good.call(HeartbeatRequest(generation_id=1), 4)).error_code == 1
             with monkeypatch.context() as patch:
@@ -373,7 +375,7 @@ def test_a_handler_may_call_a_request_a_violation(
 
     async def scenario() -> None:
         violation = ProtocolViolation("acks=0 cannot be refused")
-        async with Broker({METADATA: violating(violation)}) as broker:
+        async with ListeningDispatcher({METADATA: violating(violation)}) as broker:
             client = await broker.connect()
             client.send(MetadataRequest(topics=[]), 12)
             assert await client.is_closed_by_broker()
@@ -408,7 +410,7 @@ def test_records_of_a_response_that_cannot_be_encoded_are_given_back() -> None:
         return FetchResponse(responses=topics)
 
     async def scenario() -> None:
-        async with Broker({FETCH: fetch}) as broker:
+        async with ListeningDispatcher({FETCH: fetch}) as broker:
             client = await broker.connect()
             client.send(FetchRequest(topics=[]), 12)
             assert await client.is_closed_by_broker()

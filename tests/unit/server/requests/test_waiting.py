@@ -37,7 +37,7 @@ from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.waiting import ELEMENT_BYTES, WaitingRequests
 from lakelog.wire.codec import decode, encode
-from made_up_broker import HEARTBEAT, METADATA, PRODUCE, Broker, Client, run
+from listening_dispatcher import HEARTBEAT, METADATA, PRODUCE, Client, ListeningDispatcher, run
 from storage_kit import ManualClock
 
 ELEMENTS = 400
@@ -103,7 +103,7 @@ async def until(true: Callable[[], bool]) -> None:
 def test_the_connection_with_the_largest_waiting_requests_is_closed(kind: str) -> None:
     async def scenario() -> None:
         desk = Desk(kind)
-        async with Broker({METADATA: desk.handle}, memory_max=2_000_000) as broker:
+        async with ListeningDispatcher({METADATA: desk.handle}, memory_max=2_000_000) as broker:
             waiting = broker.dispatcher.waiting
             small, medium, large, late = [await broker.connect() for _ in range(4)]
             for client, topics in ((small, 1), (large, 1500), (medium, 1000)):
@@ -132,7 +132,7 @@ def test_the_connection_with_the_largest_waiting_requests_is_closed(kind: str) -
 def test_requests_of_closed_and_failed_connections_are_given_back(kind: str) -> None:
     async def scenario() -> None:
         desk = Desk(kind)
-        async with Broker({METADATA: desk.handle}, memory_max=2_000_000) as broker:
+        async with ListeningDispatcher({METADATA: desk.handle}, memory_max=2_000_000) as broker:
             waiting = broker.dispatcher.waiting
             leaves, unanswerable = await broker.connect(), await broker.connect()
             for client in (leaves, unanswerable):
@@ -153,7 +153,7 @@ def test_requests_of_closed_and_failed_connections_are_given_back(kind: str) -> 
 def test_records_of_a_waiting_produce_request_are_not_counted_here() -> None:
     async def scenario() -> None:
         desk = Desk("deferred")
-        async with Broker({PRODUCE: desk.handle}) as broker:
+        async with ListeningDispatcher({PRODUCE: desk.handle}) as broker:
             client = await broker.connect()
             entry = PartitionProduceData(index=0, records=bytes(100_000))
             client.send(
@@ -267,7 +267,9 @@ def test_peers_that_do_not_read_are_closed_as_soon_as_their_responses_take_too_m
 
     async def scenario() -> None:
         nonlocal broker
-        async with Broker({METADATA: answer, HEARTBEAT: alive}, unread_max=most) as broker:
+        async with ListeningDispatcher(
+            {METADATA: answer, HEARTBEAT: alive}, unread_max=most
+        ) as broker:
             good = await broker.connect()
             deaf = [_deaf_peer() for _ in range(peers)]
             loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A dispatcher behind a real listener, with handlers that the test makes up, and its clients."""
+"""The dispatcher behind a real listener, with handlers of the test, and clients of it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Client:
             await self._writer.wait_closed()
 
 
-class Broker:
+class ListeningDispatcher:
     """A dispatcher behind a listener; `handlers` by API key."""
 
     def __init__(
