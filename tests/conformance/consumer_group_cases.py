@@ -18,7 +18,7 @@ def _beat(group: str = GROUP, **changes: Any) -> Build:
     def build(world: World) -> Any:
         member, epoch = world.consumer_member
         fields = {"group_id": group, "member_id": member, "member_epoch": epoch} | changes
-        return made("consumer_group_heartbeat", "ConsumerGroupHeartbeatRequest", **fields)
+        return made("groups", "ConsumerGroupHeartbeatRequest", **fields)
 
     return build
 
@@ -37,8 +37,8 @@ def _join(group: str = "conformance-joining", **changes: Any) -> Build:
 def _owning(partition: int) -> Build:
     def build(world: World) -> Any:
         owned = made(
-            "consumer_group_heartbeat",
-            "TopicPartitions",
+            "groups",
+            "MemberPartitions",
             topic_id=world.topic_id,
             partitions=[partition],
         )
@@ -91,7 +91,7 @@ HEARTBEAT = [
 
 def _describe(*groups: str) -> Build:
     return lambda world: made(
-        "consumer_group_describe", "ConsumerGroupDescribeRequest", group_ids=list(groups)
+        "groups", "ConsumerGroupDescribeRequest", group_ids=list(groups)
     )
 
 
@@ -108,14 +108,14 @@ DESCRIBE = [
 
 
 def _delete(*groups: str) -> Build:
-    return lambda world: made("delete_groups", "DeleteGroupsRequest", groups_names=list(groups))
+    return lambda world: made("groups", "DeleteGroupsRequest", groups_names=list(groups))
 
 
 def _forget(group: str, topic: str = "conformance", partition: int = 0) -> Build:
     def build(world: World) -> Any:
-        entry = made("offset_delete", "OffsetDeleteRequestPartition", partition_index=partition)
-        topics = made("offset_delete", "OffsetDeleteRequestTopic", name=topic, partitions=[entry])
-        return made("offset_delete", "OffsetDeleteRequest", group_id=group, topics=[topics])
+        entry = made("offsets", "OffsetDeleteRequestPartition", partition_index=partition)
+        topics = made("offsets", "OffsetDeleteRequestTopic", name=topic, partitions=[entry])
+        return made("offsets", "OffsetDeleteRequest", group_id=group, topics=[topics])
 
     return build
 
@@ -150,7 +150,7 @@ DELETE = [
                 "Heartbeat",
                 "a classic heartbeat",
                 lambda w: made(
-                    "heartbeat",
+                    "groups",
                     "HeartbeatRequest",
                     group_id=GROUP,
                     member_id=w.consumer_member[0],
@@ -160,7 +160,7 @@ DELETE = [
             (
                 "DescribeGroups",
                 "described as a classic one",
-                lambda w: made("describe_groups", "DescribeGroupsRequest", groups=[GROUP]),
+                lambda w: made("groups", "DescribeGroupsRequest", groups=[GROUP]),
             ),
         )
     ),

@@ -8,11 +8,11 @@ CASES = [
     Case(
         "SaslHandshake",
         "listener without SASL",
-        lambda world: made("sasl_handshake", "SaslHandshakeRequest", mechanism="PLAIN"),
+        lambda world: made("connections", "SaslHandshakeRequest", mechanism="PLAIN"),
     ),
     Case(
         "SaslAuthenticate",
         "listener without SASL",
-        lambda world: made("sasl_authenticate", "SaslAuthenticateRequest", auth_bytes=b"x"),
+        lambda world: made("connections", "SaslAuthenticateRequest", auth_bytes=b"x"),
     ),
 ]

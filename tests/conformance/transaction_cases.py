@@ -22,7 +22,7 @@ def _producer(world: World, epoch: int | None, producer: int | None) -> dict[str
 
 def _end(name: str = NAME, *, epoch: int | None = None, producer: int | None = None) -> Build:
     return lambda world: made(
-        "end_txn",
+        "transactions",
         "EndTxnRequest",
         transactional_id=name,
         committed=True,
@@ -32,7 +32,7 @@ def _end(name: str = NAME, *, epoch: int | None = None, producer: int | None = N
 
 def _offsets(name: str = NAME, *, epoch: int | None = None, group: str = "g") -> Build:
     return lambda world: made(
-        "add_offsets_to_txn",
+        "transactions",
         "AddOffsetsToTxnRequest",
         transactional_id=name,
         group_id=group,
@@ -49,14 +49,14 @@ def _add(
         producer = _producer(world, epoch, None)
         topics = [
             made(
-                "add_partitions_to_txn",
+                "transactions",
                 "AddPartitionsToTxnTopic",
                 name=topic,
                 partitions=[partition],
             )
         ]
         return made(
-            "add_partitions_to_txn",
+            "transactions",
             "AddPartitionsToTxnRequest",
             v3_and_below_transactional_id=name,
             v3_and_below_producer_id=producer["producer_id"],
@@ -81,7 +81,7 @@ def _commit(
     def build(world: World) -> Any:
         entries = [
             made(
-                "txn_offset_commit",
+                "offsets",
                 "TxnOffsetCommitRequestPartition",
                 partition_index=index,
                 committed_offset=1,
@@ -91,14 +91,14 @@ def _commit(
             if index is not None
         ]
         topic = made(
-            "txn_offset_commit",
+            "offsets",
             "TxnOffsetCommitRequestTopic",
             name=world.topic,
             topic_id=world.topic_id,
             partitions=entries,
         )
         return made(
-            "txn_offset_commit",
+            "offsets",
             "TxnOffsetCommitRequest",
             transactional_id=name,
             group_id=group,
@@ -116,7 +116,7 @@ def _init(
     name: str = "conformance-other", timeout_ms: int = 60_000, held: tuple[int, int] = (-1, -1)
 ) -> Build:
     return lambda world: made(
-        "init_producer_id",
+        "transactions",
         "InitProducerIdRequest",
         transactional_id=name,
         transaction_timeout_ms=timeout_ms,
@@ -198,7 +198,7 @@ _PRODUCERS = [
         "FindCoordinator",
         "of a transaction without a name",
         lambda w: made(
-            "find_coordinator", "FindCoordinatorRequest", key="", key_type=1, coordinator_keys=[""]
+            "groups", "FindCoordinatorRequest", key="", key_type=1, coordinator_keys=[""]
         ),
         (1, 99),
     ),
@@ -209,9 +209,9 @@ PRODUCERS = [case._replace(needs="EndTxn") for case in _PRODUCERS]
 def _producers(topic: str, partition: int) -> Build:
     def build(world: World) -> Any:
         entry = made(
-            "describe_producers", "TopicRequest", name=topic, partition_indexes=[partition]
+            "transactions", "TopicRequest", name=topic, partition_indexes=[partition]
         )
-        return made("describe_producers", "DescribeProducersRequest", topics=[entry])
+        return made("transactions", "DescribeProducersRequest", topics=[entry])
 
     return build
 
@@ -226,13 +226,13 @@ def _markers(
 ) -> Build:
     def build(world: World) -> Any:
         entry = made(
-            "write_txn_markers",
+            "transactions",
             "WritableTxnMarkerTopic",
             name=topic,
             partition_indexes=[partition],
         )
         marker = made(
-            "write_txn_markers",
+            "transactions",
             "WritableTxnMarker",
             producer_id=world.producer_id + 50 if producer is None else producer,
             producer_epoch=epoch,
@@ -240,19 +240,19 @@ def _markers(
             topics=[entry],
             coordinator_epoch=coordinator,
         )
-        return made("write_txn_markers", "WriteTxnMarkersRequest", markers=[marker])
+        return made("transactions", "WriteTxnMarkersRequest", markers=[marker])
 
     return build
 
 
 def _describe(*names: str) -> Build:
     return lambda world: made(
-        "describe_transactions", "DescribeTransactionsRequest", transactional_ids=list(names)
+        "transactions", "DescribeTransactionsRequest", transactional_ids=list(names)
     )
 
 
 def _list(**filters: Any) -> Build:
-    return lambda world: made("list_transactions", "ListTransactionsRequest", **filters)
+    return lambda world: made("transactions", "ListTransactionsRequest", **filters)
 
 
 ADMINISTRATION = [
@@ -290,10 +290,10 @@ def _delete_records(offset: int, *, topic: str = "conformance", partition: int =
 
     def build(world: World) -> Any:
         entry = made(
-            "delete_records", "DeleteRecordsPartition", partition_index=partition, offset=offset
+            "topics", "DeleteRecordsPartition", partition_index=partition, offset=offset
         )
-        topics = made("delete_records", "DeleteRecordsTopic", name=topic, partitions=[entry])
-        return made("delete_records", "DeleteRecordsRequest", topics=[topics], timeout_ms=5_000)
+        topics = made("topics", "DeleteRecordsTopic", name=topic, partitions=[entry])
+        return made("topics", "DeleteRecordsRequest", topics=[topics], timeout_ms=5_000)
 
     return build
 
@@ -303,16 +303,16 @@ def _epoch_end(
 ) -> Build:
     def build(world: World) -> Any:
         entry = made(
-            "offset_for_leader_epoch",
+            "fetch",
             "OffsetForLeaderPartition",
             partition=partition,
             current_leader_epoch=current,
             leader_epoch=epoch,
         )
         topics = made(
-            "offset_for_leader_epoch", "OffsetForLeaderTopic", topic=topic, partitions=[entry]
+            "fetch", "OffsetForLeaderTopic", topic=topic, partitions=[entry]
         )
-        return made("offset_for_leader_epoch", "OffsetForLeaderEpochRequest", topics=[topics])
+        return made("fetch", "OffsetForLeaderEpochRequest", topics=[topics])
 
     return build
 
@@ -330,7 +330,7 @@ RECORDS = [
                 "of a compacted topic",
                 _delete_records(0, topic="conformance-compacted", partition=0),
             ),
-            ("no topics", lambda w: made("delete_records", "DeleteRecordsRequest", topics=[])),
+            ("no topics", lambda w: made("topics", "DeleteRecordsRequest", topics=[])),
         )
     ),
     *(

@@ -88,7 +88,7 @@ def _consumer(client: WireClient, topics: list[str]) -> tuple[str, int]:
 
     def beat(epoch: int, subscription: list[str] | None) -> int:
         request = made(
-            "consumer_group_heartbeat",
+            "groups",
             "ConsumerGroupHeartbeatRequest",
             group_id="conformance-consumer",
             member_id=_CONSUMER,

@@ -44,6 +44,8 @@ RENAMED = {
     "IncrementalConfig": "AlterableConfig",
     "IncrementalResource": "AlterConfigsResource",
     "ListedTransaction": "TransactionState",
+    "MemberAssignment": "Assignment",
+    "MemberPartitions": "TopicPartitions",
 }
 """Structs that share their name in Kafka's schemas with another struct of the same module."""
 GROUP_RECORDS = [
