@@ -90,9 +90,7 @@ HEARTBEAT = [
 
 
 def _describe(*groups: str) -> Build:
-    return lambda world: made(
-        "groups", "ConsumerGroupDescribeRequest", group_ids=list(groups)
-    )
+    return lambda world: made("groups", "ConsumerGroupDescribeRequest", group_ids=list(groups))
 
 
 DESCRIBE = [

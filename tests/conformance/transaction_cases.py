@@ -208,9 +208,7 @@ PRODUCERS = [case._replace(needs="EndTxn") for case in _PRODUCERS]
 
 def _producers(topic: str, partition: int) -> Build:
     def build(world: World) -> Any:
-        entry = made(
-            "transactions", "TopicRequest", name=topic, partition_indexes=[partition]
-        )
+        entry = made("transactions", "TopicRequest", name=topic, partition_indexes=[partition])
         return made("transactions", "DescribeProducersRequest", topics=[entry])
 
     return build
@@ -289,9 +287,7 @@ def _delete_records(offset: int, *, topic: str = "conformance", partition: int =
     """Of the partition that has no records."""
 
     def build(world: World) -> Any:
-        entry = made(
-            "topics", "DeleteRecordsPartition", partition_index=partition, offset=offset
-        )
+        entry = made("topics", "DeleteRecordsPartition", partition_index=partition, offset=offset)
         topics = made("topics", "DeleteRecordsTopic", name=topic, partitions=[entry])
         return made("topics", "DeleteRecordsRequest", topics=[topics], timeout_ms=5_000)
 
@@ -309,9 +305,7 @@ def _epoch_end(
             current_leader_epoch=current,
             leader_epoch=epoch,
         )
-        topics = made(
-            "fetch", "OffsetForLeaderTopic", topic=topic, partitions=[entry]
-        )
+        topics = made("fetch", "OffsetForLeaderTopic", topic=topic, partitions=[entry])
         return made("fetch", "OffsetForLeaderEpochRequest", topics=[topics])
 
     return build

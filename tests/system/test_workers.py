@@ -87,9 +87,13 @@ def workers(folder: Path) -> Iterator[Workers]:
 
 
 def leaders(bootstrap: str) -> dict[int, int]:
-    """Create the topic on both workers; return the leader of each partition."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    eventually(lambda: len(admin.list_topics(timeout=30).brokers) == 2)
+    """Create the topic on both workers; return the leader of each partition.
+
+    A worker lists itself, and the other one only once it is unfenced.
+    """
+    admins = [AdminClient({"bootstrap.servers": address}) for address in bootstrap.split(",")]
+    eventually(lambda: all(len(each.list_topics(timeout=30).brokers) == 2 for each in admins))
+    admin = admins[0]
     admin.create_topics([NewTopic(_TOPIC, _PARTITIONS)])[_TOPIC].result(_LIMIT_S)
     partitions = admin.list_topics(_TOPIC, timeout=30).topics[_TOPIC].partitions
     assert {len(each.replicas) for each in partitions.values()} == {1}

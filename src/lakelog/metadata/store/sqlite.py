@@ -17,6 +17,7 @@ fsync the kernel marks the lost pages as written.
 from __future__ import annotations
 
 import sqlite3
+import time
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -32,13 +33,14 @@ from lakelog.metadata.errors import (
 )
 from lakelog.metadata.store import api
 from lakelog.metadata.store.chain import LogHead, Mark, Marks, MemoryMarks, first_link, next_link
-from lakelog.metadata.store.database import Database
+from lakelog.metadata.store.database import BUSY_TIMEOUT_S, Database
 
 _APPLICATION_ID = 0x4C4B4C47
 _FORMAT_VERSION = 2
 _NOT_COMMITTED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}
 _READ_ERRORS = {sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ}
 _WRITERS_KEPT = 1000
+_BUSY_PAUSE_S = 0.005
 _NO_LOG_ID = bytes(16)
 _LOST = (
     "the file was restored from a backup, replaced, or belongs to another cluster; check "
@@ -302,7 +304,7 @@ class SqliteLog:
 
     def _connect(self) -> sqlite3.Connection:
         connection = self._database.connect()
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_journal(connection)
         # NORMAL would sync only at checkpoints: a power failure could undo acknowledged commits.
         connection.execute("PRAGMA synchronous = FULL")
         return connection
@@ -540,6 +542,23 @@ class SqliteLog:
         if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
             return MetadataUnavailable(f"{self._path}: {error}")
         return self._reading_error(error)
+
+
+def _use_journal(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead journal, also while another process switches the new file to it.
+
+    SQLite's timeout does not cover two such processes: to prevent a deadlock it refuses one of them
+    at once.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(_BUSY_PAUSE_S)
 
 
 def _entry_crc(index: int, epoch: int, writer_id: bytes, serial: int, payload: bytes) -> int:

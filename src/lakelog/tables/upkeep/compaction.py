@@ -163,12 +163,10 @@ def _round(
     if not is_done:
         remove_unreferenced(address.load(), made)
         return None
-    sizes = {
-        task.file.file_path: task.file.file_size_in_bytes for task in table.scan().plan_files()
-    }
+    before = sum(file.file_size_in_bytes for file in old)
     current = address.load().scan().plan_files()
     after = sum(task.file.file_size_in_bytes for task in current if task.file.file_path in made)
-    return Compacted(len(old), len(made), sum(sizes[f.file_path] for f in old), after, rows)
+    return Compacted(len(old), len(made), before, after, rows)
 
 
 def _progress_entry(table: Table, topic_id: str) -> Mapping[str, str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,34 @@ def _execute(path: Path, statement: str) -> None:
 
 def test_written_entries_are_read(path: Path) -> None:
     assert _read(path) == 3
+
+
+class _Contended(DatabaseFile):
+    """Another process switches the journal at the same moment: SQLite refuses without a wait."""
+
+    refusals = 2
+
+    def connect(self) -> sqlite3.Connection:
+        file = self
+
+        class Connection(sqlite3.Connection):
+            def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+                if "journal_mode" in sql and file.refusals:
+                    file.refusals -= 1
+                    error = sqlite3.OperationalError("database is locked")
+                    error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                    raise error
+                return super().execute(sql, *values)
+
+        return sqlite3.connect(self.path, isolation_level=None, factory=Connection)
+
+
+def test_a_file_whose_journal_two_processes_switch_at_once_is_opened(tmp_path: Path) -> None:
+    database = _Contended(tmp_path / "metadata.db")
+    log = SqliteLog(database)
+    log.open(create=True)
+    assert database.refusals == 0
+    log.close()
 
 
 def test_two_processes_that_create_the_file_at_once_share_it(
