@@ -81,6 +81,7 @@ class BatchPlanner:
         places = self.client.latest_places([(topic, p) for p in meta.partitions])
         offsets = from_items({key: at.offset for key, at in places.items()})
         epochs = {p: at.leader_epoch for (_, p), at in places.items() if at.leader_epoch >= 0}
+        assert offsets.keys() == {topic}, "the request names partitions of one topic"
         return self._point(offsets[topic], epochs)
 
     def batch_end(self, begin: StreamOffset, target: StreamOffset | None) -> StreamOffset:

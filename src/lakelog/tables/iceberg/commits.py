@@ -312,6 +312,8 @@ def expirable(table: Table, policy: Policy, now_ms: int) -> list[Snapshot]:
         if number < own.kept or is_young:
             kept.add(snapshot.snapshot_id)
     expired = [s for s in table.metadata.snapshots if s.snapshot_id not in kept]
+    heads = {reference.snapshot_id for reference in table.metadata.refs.values()}
+    assert heads.isdisjoint(s.snapshot_id for s in expired), "a reference keeps its snapshot"
     return sorted(expired, key=lambda s: s.timestamp_ms)
 
 

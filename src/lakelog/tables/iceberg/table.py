@@ -41,6 +41,7 @@ _FIRST_ID = 1000
 
 def spec_of(terms: Sequence[PartitionTerm], schema: Schema) -> PartitionSpec:
     """Return the partition spec of a new table."""
+    assert len({term.column for term in terms}) == len(terms), "`parse_terms` refuses others"
     return PartitionSpec(
         *(
             PartitionField(
