@@ -12,7 +12,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.server.handlers.produce import produce
 from memory_broker import Asked, MemoryBroker
-from storage_kit import NOW, Store, make_batch, memory_store
+from storage_kit import NOW, Store, create_log, make_batch, memory_store
 from wire_client import produce_request
 
 LEADER, FOLLOWER = 1, 2
@@ -38,7 +38,7 @@ class ReplicaPair:
         topic_id = self.broker.create(name)
         self.store.known.add(topic_id)
         self.change((LEADER, FOLLOWER), topic=name)
-        log = self.store.directory.create_log(name, 0, topic_id, self.store.config)
+        log = create_log(self.store.directory, name, 0, topic_id, self.store.config)
         return Partition(log, self.role_in(name), lambda partition: None)
 
     def _submit(self, plan: Callable[[MetadataImage], Plan[None]]) -> None:

@@ -49,13 +49,22 @@ def sole_leader(leader_epoch: int) -> Role:
     return Role(leader_epoch, leader_id=1, is_leader=True, isr=(1,))
 
 
+def create_log(
+    directory: LogDirectory, topic: str, partition: int, topic_id: bytes, config: LogConfig
+) -> Log:
+    """Create an empty log of a directory, as the broker does in a thread and on its loop."""
+    log = directory.make_log(topic, partition, topic_id, config)
+    directory.add_log(log)
+    return log
+
+
 def partitions_in_memory(clock: ManualClock, count: int) -> PartitionRegistry:
     """Return partitions of topic `t`, with empty logs on a disk in memory."""
     directory = LogDirectory(DATA, MemoryDisk(clock), clock, SeededRandom(1))
     directory.open(None, 1)
     partitions = PartitionRegistry()
     for index in range(count):
-        log = directory.create_log("t", index, TOPIC_ID, LogConfig())
+        log = create_log(directory, "t", index, TOPIC_ID, LogConfig())
         partitions.add(Partition(log, sole_leader(0), lambda _: None))
     return partitions
 
@@ -202,7 +211,7 @@ class Store:
         return self.disk
 
     def create(self, topic: str = "topic", partition: int = 0) -> Log:
-        return self.directory.create_log(topic, partition, TOPIC_ID, self.config)
+        return create_log(self.directory, topic, partition, TOPIC_ID, self.config)
 
     @property
     def log(self) -> Log:

@@ -9,7 +9,7 @@ import pytest
 from lakelog.replica.desired_isr import StallGuard, wanted_isr
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
-from storage_kit import NOW, make_batch, memory_store
+from storage_kit import NOW, create_log, make_batch, memory_store
 
 LEADER, FOLLOWER, OTHER = 1, 2, 3
 EPOCHS = {LEADER: 1, FOLLOWER: 3}
@@ -20,7 +20,7 @@ def led(*isr: int, records: int = 0, followers: tuple[int, ...] = (FOLLOWER,)) -
     """Return a partition that broker 1 leads from offset `records` on."""
     store = memory_store()
     store.known.add(b"t" * 16)
-    log = store.directory.create_log("t", 0, b"t" * 16, store.config)
+    log = create_log(store.directory, "t", 0, b"t" * 16, store.config)
     alone = Role(0, LEADER, True, (LEADER,), followers)
     partition = Partition(log, alone, lambda partition: None)
     for _ in range(records):

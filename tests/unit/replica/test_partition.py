@@ -25,6 +25,7 @@ from storage_kit import (
     TOPIC_ID,
     ManualClock,
     at_once,
+    create_log,
     make_batch,
     read_batches,
     sole_leader,
@@ -41,7 +42,7 @@ def open_partition(
     disk = disk or MemoryDisk(ManualClock())
     directory = LogDirectory(DATA, disk, ManualClock(), SeededRandom(1))
     directory.open(None, 1)
-    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(**config))  # type: ignore[arg-type]
+    log = create_log(directory, "t", 0, TOPIC_ID, LogConfig(**config))  # type: ignore[arg-type]
     events = rolled if rolled is not None else []
     role = role or sole_leader(5)
     partition = Partition(log, role, events.append, space_guard=space_guard)
@@ -859,7 +860,7 @@ def test_a_minimum_that_is_raised_above_the_isr_is_an_event() -> None:
     """A coordinator that loads its records waits for their commit no longer."""
     directory = LogDirectory(DATA, MemoryDisk(ManualClock()), ManualClock(), SeededRandom(1))
     directory.open(None, 1)
-    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    log = create_log(directory, "t", 0, TOPIC_ID, LogConfig())
     events: list[bool] = []
     partition = Partition(
         log,

@@ -11,7 +11,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
 from lakelog.replica.partition_registry import PartitionRegistry
 from lakelog.storage.folder.directory import LogDirectory
-from storage_kit import DATA, ManualClock, sole_leader
+from storage_kit import DATA, ManualClock, create_log, sole_leader
 
 OLD, NEW, OTHER = (bytes([number]) * 16 for number in (1, 2, 3))
 
@@ -26,7 +26,7 @@ class Topics:
         self.partitions = PartitionRegistry()
 
     def create(self, name: str, topic_id: bytes, index: int) -> Partition:
-        log = self.directory.create_log(name, index, topic_id, LogConfig())
+        log = create_log(self.directory, name, index, topic_id, LogConfig())
         partition = Partition(log, sole_leader(0), lambda _: None)
         self.partitions.add(partition)
         return partition

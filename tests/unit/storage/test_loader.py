@@ -22,6 +22,7 @@ from storage_kit import (
     ManualClock,
     Store,
     append,
+    create_log,
     index_entries,
     make_batch,
     memory_store,
@@ -547,7 +548,7 @@ def test_the_recovery_point_of_a_deleted_topic_does_not_apply_to_its_namesake() 
     store.directory.schedule_delete(old)
     again = b"another-topic-id"
     store.known = {again}
-    batches = fill(store.directory.create_log("topic", 0, again, store.config), 2)
+    batches = fill(create_log(store.directory, "topic", 0, again, store.config), 2)
     log = store.killed()
     assert read_batches(log) == batches
     assert log.recovery_point == 0
@@ -563,7 +564,7 @@ def test_up_to_where_a_deleted_topic_was_compacted_is_not_believed_of_its_namesa
     store.directory.schedule_delete(old)
     again = b"another-topic-id"
     store.known = {again}
-    fill(store.directory.create_log("topic", 0, again, store.config), 2)
+    fill(create_log(store.directory, "topic", 0, again, store.config), 2)
     store.killed()
     assert not store.directory.cleaner_offsets
     assert not store.directory.high_watermarks

@@ -366,12 +366,6 @@ class LogDirectory:
 
     # Logs
 
-    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
-        """Create an empty log. Raises `FileExistsError` if its directory exists, and `OSError`."""
-        log = self.make_log(topic, partition, topic_id, config)
-        self.add_log(log)
-        return log
-
     def make_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
         """Create the files of a new log, for `add_log`; may be in a thread.
 

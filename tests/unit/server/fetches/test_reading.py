@@ -31,6 +31,7 @@ from storage_kit import (
     ManualClock,
     append_in_transaction,
     append_marker,
+    create_log,
     make_batch,
     sole_leader,
 )
@@ -148,7 +149,7 @@ def open_partition(
     disk = disk or MemoryDisk(ManualClock())
     directory = LogDirectory(DATA, disk, ManualClock(), SeededRandom(1))
     directory.open(None, 1)
-    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(**config))  # type: ignore[arg-type]
+    log = create_log(directory, "t", 0, TOPIC_ID, LogConfig(**config))  # type: ignore[arg-type]
     events = rolled if rolled is not None else []
     partition = Partition(log, sole_leader(5), events.append)
     partition.assume(sole_leader(5), 0)

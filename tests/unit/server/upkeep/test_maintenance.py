@@ -30,7 +30,7 @@ from lakelog.storage.producers.limit import ProducerLimit
 from memory_broker import MemoryBroker
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop
-from storage_kit import DATA, TOPIC_ID, make_batch, sole_leader
+from storage_kit import DATA, TOPIC_ID, create_log, make_batch, sole_leader
 
 SMALL = LogConfig(segment_bytes=400)
 
@@ -114,7 +114,7 @@ class Broker:
             raise self.sweep_error
 
     def partition(self, index: int = 0, config: LogConfig = SMALL) -> Partition:
-        log = self.directory.create_log("topic", index, TOPIC_ID, config)
+        log = create_log(self.directory, "topic", index, TOPIC_ID, config)
         partition = Partition(log, sole_leader(1), self.maintenance.flush_soon)
         partition.assume(sole_leader(1), 0)
         self.partitions.add(partition)

@@ -16,7 +16,7 @@ from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place
 from simulator.checkers.partition_watcher import Cut, PartitionWatcher
 from simulator.checkers.record_history import RecordHistory
-from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, sole_leader
+from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, create_log, make_batch, sole_leader
 
 PLACE = ("t", 0)
 
@@ -49,7 +49,7 @@ class Restarts:
         self.disk.make_dirs(DATA.parent)
         directory = LogDirectory(DATA, self.disk, ManualClock(), SeededRandom(1))
         directory.open(None, 1)
-        log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+        log = create_log(directory, "t", 0, TOPIC_ID, LogConfig())
         partition = Partition(log, sole_leader(5), lambda _: None)
         for _ in range(batches):
             partition.append(make_batch(size=size), NOW)

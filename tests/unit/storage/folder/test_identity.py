@@ -25,7 +25,16 @@ from lakelog.storage.folder.identity import (
     topic_id_in,
 )
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
-from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, append, make_batch, memory_store
+from storage_kit import (
+    DATA,
+    NOW,
+    TOPIC_ID,
+    ManualClock,
+    append,
+    create_log,
+    make_batch,
+    memory_store,
+)
 
 
 def make_directory(disk: MemoryDisk | PosixDisk, path: Path = DATA, seed: int = 5) -> LogDirectory:
@@ -197,7 +206,7 @@ def test_a_log_whose_topic_id_was_lost_with_the_power_makes_room_if_it_never_was
     assert directory.load_logs(lambda *_: LogConfig(), {TOPIC_ID}, lambda _: TOPIC_ID) == {}
     assert set(directory.failed) == ({("topic", 0)} if is_durable else set())
     if not is_durable:
-        assert append(directory.create_log("topic", 0, TOPIC_ID, LogConfig()), make_batch()) == 0
+        assert append(create_log(directory, "topic", 0, TOPIC_ID, LogConfig()), make_batch()) == 0
         (stray,) = [name for name in store.disk.list(DATA) if name.endswith("-stray")]
         assert store.disk.size(DATA / stray / f"{0:020d}.log")
 
