@@ -69,7 +69,7 @@ class Case(NamedTuple):
 
 
 def made(module: str, name: str, /, **fields: Any) -> Any:
-    """A message of a module that may not exist; only called for an API that is served."""
+    """Return a message or struct of a family of APIs, by its name."""
     return getattr(import_module(f"lakelog.protocol.{module}"), name)(**fields)
 
 
